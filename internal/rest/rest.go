@@ -1,0 +1,83 @@
+package rest
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/netip"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"switchboard/internal/activity"
+	"switchboard/internal/endpoint"
+	"switchboard/internal/friend"
+	"switchboard/internal/human"
+	"switchboard/internal/persona"
+	"switchboard/internal/todo"
+)
+
+// Deps are the domain packages behind the transport.
+type Deps struct {
+	PublicURL string
+	Version   string
+	Pool      *pgxpool.Pool // for the record of Idempotency-Keys only
+	Humans    *human.Store
+	Personas  *persona.Store
+	Endpoints *endpoint.Store
+	Friends   *friend.Store
+	Todos     *todo.Store
+	Activity  *activity.Store
+	Directory Directory
+	Log       *slog.Logger
+
+	// SessionToken reads the session cookie of a request, "" when there is none.
+	SessionToken func(*http.Request) string
+	// Requester resolves the bearer of an A2A resource, for the requester's twin.
+	Requester func(r *http.Request, slug string) (endpoint.Requester, error)
+	// ClientAddress is the address that limits count.
+	ClientAddress func(*http.Request) netip.Addr
+}
+
+// Directory finds personas, of this instance and of configured directories.
+type Directory interface {
+	Search(ctx context.Context, query, cursor string, limit int) ([]persona.Entry, string, error)
+}
+
+type api struct {
+	Deps
+	huma huma.API
+}
+
+// New returns the handler of /v1/…, /openapi.json and /docs.
+func New(d Deps) http.Handler {
+	if d.Log == nil {
+		d.Log = slog.Default()
+	}
+	mux := http.NewServeMux()
+	config := huma.DefaultConfig("Switchboard", d.Version)
+	config.Info.Description = "Agents of different people hand each other work, once a person said yes."
+	config.CreateHooks = nil // no $schema members in answers
+	config.DocsPath = ""     // our own page, from this origin alone
+	config.SchemasPath = ""
+	config.NoFormatFallback = false
+	config.Formats = map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat}
+	config.Servers = []*huma.Server{{URL: d.PublicURL}}
+	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"session": {Type: "apiKey", In: "cookie", Name: human.CookieName(d.PublicURL), Description: "A browser's session, from GET /login."},
+		"token":   {Type: "http", Scheme: "bearer", Description: "An API token (sba_…): reads, narrows, pauses, revokes and declines."},
+		"friend":  {Type: "http", Scheme: "bearer", Description: "A requester's access token (sbt_…) for the persona's A2A resource."},
+	}
+	useProblems(d.Log)
+	a := &api{Deps: d, huma: humago.New(mux, config)}
+	a.registerPeople()
+	a.registerPersonas()
+	a.registerEndpoints()
+	a.registerFriends()
+	a.registerTodos()
+	a.registerTwin()
+	mux.HandleFunc("GET /docs", a.docs)
+	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) { writeProblem(w, r, notFound()) })
+	return a.identify(a.replay(mux))
+}

@@ -1,0 +1,130 @@
+package rest
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"switchboard/internal/persona"
+	"switchboard/internal/refusal"
+)
+
+// page are the parameters of every list.
+type page struct {
+	Cursor string `query:"cursor" maxLength:"1024" doc:"The next_cursor of the page before."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50"`
+}
+
+// list is every list's shape.
+type list[T any] struct {
+	Items      []T    `json:"items" nullable:"false"`
+	NextCursor string `json:"next_cursor,omitempty" doc:"Absent on the last page."`
+}
+
+type body[T any] struct {
+	Body T
+}
+
+// tagged is an object with its version as entity tag.
+type tagged[T any] struct {
+	ETag string `header:"ETag"`
+	Body T
+}
+
+func tag[T any](version int64, v T) *tagged[T] {
+	return &tagged[T]{ETag: `"` + strconv.FormatInt(version, 10) + `"`, Body: v}
+}
+
+func listed[F, T any](from []F, next string, view func(F) T) *body[list[T]] {
+	items := make([]T, 0, len(from))
+	for _, f := range from {
+		items = append(items, view(f))
+	}
+	return &body[list[T]]{Body: list[T]{Items: items, NextCursor: next}}
+}
+
+type byID struct {
+	ID string `path:"id" maxLength:"64"`
+}
+
+// id reads a path's id; a malformed one is answered like an unknown one.
+func (b byID) id() (uuid.UUID, error) {
+	id, err := uuid.Parse(b.ID)
+	if err != nil || len(b.ID) != 36 {
+		return uuid.Nil, notFound()
+	}
+	return id, nil
+}
+
+type ifMatch struct {
+	IfMatch string `header:"If-Match" maxLength:"64" doc:"The ETag that the change is based on; 412 when it is no longer current."`
+}
+
+// version reads If-Match (RFC 9110 §13.1.1): nil when absent or *.
+func (m ifMatch) version() (*int64, error) {
+	if m.IfMatch == "" || m.IfMatch == "*" {
+		return nil, nil
+	}
+	v, err := strconv.ParseInt(strings.Trim(m.IfMatch, `"`), 10, 64)
+	if err != nil {
+		return nil, refusal.New(refusal.PreconditionFailed, "this is not the current version")
+	}
+	return &v, nil
+}
+
+func optional(id uuid.UUID) *uuid.UUID {
+	if id == uuid.Nil {
+		return nil
+	}
+	return &id
+}
+
+// whoMayAsk is "anyone", "nobody" or a list of issuers on the wire.
+type whoMayAsk struct{ persona.WhoMayAsk }
+
+// Schema says so in the document.
+func (whoMayAsk) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{
+		Description: `"anyone" (of the trusted issuers), "nobody", or a list of issuers.`,
+		OneOf: []*huma.Schema{
+			{Type: huma.TypeString, Enum: []any{"anyone", "nobody"}},
+			{Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString}},
+		},
+	}
+}
+
+// MarshalJSON writes the wire form.
+func (w whoMayAsk) MarshalJSON() ([]byte, error) {
+	switch {
+	case w.Nobody:
+		return []byte(`"nobody"`), nil
+	case len(w.Issuers) > 0:
+		return json.Marshal(w.Issuers)
+	}
+	return []byte(`"anyone"`), nil
+}
+
+// UnmarshalJSON reads the wire form.
+func (w *whoMayAsk) UnmarshalJSON(b []byte) error {
+	var word string
+	if json.Unmarshal(b, &word) == nil {
+		switch word {
+		case "anyone":
+			w.WhoMayAsk = persona.WhoMayAsk{}
+		case "nobody":
+			w.WhoMayAsk = persona.WhoMayAsk{Nobody: true}
+		default:
+			return refusal.Invalid("who_may_ask", `who_may_ask is "anyone", "nobody" or a list of issuers`)
+		}
+		return nil
+	}
+	var issuers []string
+	if err := json.Unmarshal(b, &issuers); err != nil || len(issuers) == 0 {
+		return refusal.Invalid("who_may_ask", `who_may_ask is "anyone", "nobody" or a list of issuers`)
+	}
+	w.WhoMayAsk = persona.WhoMayAsk{Issuers: issuers}
+	return nil
+}

@@ -1,0 +1,126 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"switchboard/internal/friend"
+	"switchboard/internal/human"
+	"switchboard/internal/refusal"
+)
+
+// twinView is a request as its sender sees it through the twin.
+type twinView struct {
+	ID       uuid.UUID           `json:"id"`
+	State    friend.RequestState `json:"state" enum:"awaiting_sign_in,pending,approved,declined,withdrawn,expired"`
+	Note     string              `json:"note,omitempty"`
+	Artifact *friend.Artifact    `json:"artifact,omitempty"`
+	SignIn   *signInView         `json:"sign_in,omitempty"`
+}
+
+type signInView struct {
+	URL       string `json:"url"`
+	ExpiresAt string `json:"expires_at"`
+}
+
+func viewTwin(r friend.Request) twinView {
+	v := twinView{ID: r.ID, State: r.State, Note: r.Note, Artifact: r.Artifact}
+	if r.SignIn != nil {
+		v.SignIn = &signInView{URL: r.SignIn.URL, ExpiresAt: r.SignIn.ExpiresAt.UTC().Format("2006-01-02T15:04:05Z")}
+	}
+	return v
+}
+
+// registerTwin is the requester's side without A2A: the same service and the
+// same authorisation as the persona's A2A interface.
+func (a *api) registerTwin() {
+	const path = "/v1/a2a/{persona}/friend-requests"
+	type send struct {
+		Persona        string `path:"persona" maxLength:"63"`
+		IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" doc:"Required; it stands where A2A has messageId."`
+		RawBody        []byte `contentType:"application/json"`
+	}
+	op := operation("send-friend-request", http.MethodPost, path, "Ask a persona for friendship", "requester", anyone, 201)
+	op.MaxBodyBytes = 256 << 10
+	op.Description = "The body is the data part of specs/friend-request: its provenance is the only authorisation."
+	route(a, op, anyone, func(ctx context.Context, _ human.Human, in *send) (*body[twinView], error) {
+		if in.IdempotencyKey == "" {
+			return nil, refusal.Invalid("Idempotency-Key", "the header Idempotency-Key is required")
+		}
+		r, _, err := a.Friends.Submit(ctx, friend.Submission{
+			Persona: in.Persona, MessageID: in.IdempotencyKey, Part: in.RawBody, Address: a.ClientAddress(request(ctx)),
+		})
+		if err != nil {
+			return nil, err
+		}
+		return &body[twinView]{viewTwin(r)}, nil
+	})
+
+	asker := func(ctx context.Context, slug string) (friend.Asker, error) {
+		who, err := a.Requester(request(ctx), slug)
+		if err != nil {
+			return friend.Asker{}, err
+		}
+		return friend.Asker{Persona: slug, Key: who.Key, Identity: who.Identity}, nil
+	}
+
+	type listIn struct {
+		Persona string `path:"persona" maxLength:"63"`
+		page
+		State string `query:"state" maxLength:"20"`
+	}
+	route(a, requesterOperation("list-sent-friend-requests", http.MethodGet, path, "What I asked this persona"), anyone,
+		func(ctx context.Context, _ human.Human, in *listIn) (*body[list[twinView]], error) {
+			who, err := asker(ctx, in.Persona)
+			if err != nil {
+				return nil, err
+			}
+			state, err := stateFilter(in.State)
+			if err != nil {
+				return nil, err
+			}
+			rs, next, _, err := a.Friends.ListOwn(ctx, who, friend.AskerFilter{State: state}, in.Cursor, in.Limit)
+			if err != nil {
+				return nil, err
+			}
+			return listed(rs, next, viewTwin), nil
+		})
+	type one struct {
+		Persona string `path:"persona" maxLength:"63"`
+		byID
+	}
+	for _, act := range []struct {
+		id, method, path, summary string
+		do                        func(context.Context, friend.Asker, uuid.UUID) (friend.Request, error)
+	}{
+		{"get-sent-friend-request", http.MethodGet, path + "/{id}", "One request that I sent", a.Friends.GetOwn},
+		{"cancel-sent-friend-request", http.MethodPost, path + "/{id}/cancel", "Withdraw a request that I sent", a.Friends.Withdraw},
+	} {
+		route(a, requesterOperation(act.id, act.method, act.path, act.summary), anyone,
+			func(ctx context.Context, _ human.Human, in *one) (*body[twinView], error) {
+				who, err := asker(ctx, in.Persona)
+				if err != nil {
+					return nil, err
+				}
+				id, err := in.id()
+				if err != nil {
+					return nil, err
+				}
+				r, err := act.do(ctx, who, id)
+				if err != nil {
+					return nil, err
+				}
+				return &body[twinView]{viewTwin(r)}, nil
+			})
+	}
+}
+
+// requesterOperation is one that takes the requester's access token.
+func requesterOperation(id, method, path, summary string) huma.Operation {
+	op := operation(id, method, path, summary, "requester", anyone, http.StatusOK)
+	op.Security = []map[string][]string{{"friend": {}}}
+	return op
+}
