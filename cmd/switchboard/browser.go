@@ -1,0 +1,29 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os/exec"
+	"runtime"
+)
+
+// showInBrowser prints the URL and opens it where there is a browser. A machine
+// without one is no failure: the human can copy the line.
+func showInBrowser(stderr io.Writer) func(url string) error {
+	return func(url string) error {
+		fmt.Fprintf(stderr, "Sign in here; the browser opens, or copy the line:\n\n  %s\n\n", url)
+		var open *exec.Cmd
+		switch runtime.GOOS {
+		case "windows":
+			open = exec.Command("rundll32", "url.dll,FileProtocolHandler", url)
+		case "darwin":
+			open = exec.Command("open", url)
+		default:
+			open = exec.Command("xdg-open", url)
+		}
+		if open.Start() == nil {
+			go func() { _ = open.Wait() }() // ends with the helper, which hands over to the browser
+		}
+		return nil
+	}
+}

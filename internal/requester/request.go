@@ -1,0 +1,300 @@
+package requester
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/oauth2"
+
+	"switchboard/internal/provenance"
+	"switchboard/internal/refusal"
+	"switchboard/internal/scope"
+)
+
+// Ask is what a human asks a persona for.
+type Ask struct {
+	Card       *Card
+	Name       string // what the agent calls itself
+	FromCard   string // the agent's own card, "" when it has none
+	Reason     string
+	Scope      scope.Asked
+	Supersedes string // the grant to renew, "" for a new line
+	Method     string // "" takes oidc-nonce when the card offers it
+	Issuer     Issuer // for oidc-nonce: one of the card's
+}
+
+// Prepare completes an ask from the card and checks it before anybody signs in:
+// the method, the issuer, and that the scope lies inside the offers. Its queues
+// and verbs may be left out where the card leaves no choice: the one queue
+// that is offered, and every verb that is offered on all queues asked for.
+func (a Ask) Prepare() (Ask, error) {
+	if err := a.prepareScope(); err != nil {
+		return a, err
+	}
+	if strings.TrimSpace(a.Name) == "" || strings.TrimSpace(a.Reason) == "" {
+		return a, errors.New("a friend request needs the agent's name and a reason that a human will read")
+	}
+	if a.Method == "" {
+		a.Method = provenance.MethodSignIn
+		if slices.Contains(a.Card.Methods, provenance.MethodOIDCNonce) && len(a.Card.Issuers) > 0 {
+			a.Method = provenance.MethodOIDCNonce
+		}
+	}
+	if !slices.Contains(a.Card.Methods, a.Method) {
+		return a, fmt.Errorf("the card does not offer method %q; it offers %s", a.Method, strings.Join(a.Card.Methods, ", "))
+	}
+	if a.Method == provenance.MethodSignIn {
+		a.Issuer = Issuer{}
+		return a, nil
+	}
+	var known []string
+	for _, i := range a.Card.Issuers {
+		if a.Issuer.Issuer == i.Issuer || a.Issuer.Issuer == "" && len(a.Card.Issuers) == 1 {
+			a.Issuer = i
+			return a, nil
+		}
+		known = append(known, i.Issuer)
+	}
+	return a, fmt.Errorf("choose where to sign in; this persona trusts:\n  %s", strings.Join(known, "\n  "))
+}
+
+func (a *Ask) prepareScope() error {
+	offered := map[string][]scope.Verb{}
+	for _, o := range a.Card.Offers {
+		offered[o.Queue] = append(offered[o.Queue], o.Verbs...)
+	}
+	names := slices.Sorted(maps.Keys(offered))
+	if len(names) == 0 {
+		return errors.New("this persona offers nothing to ask for")
+	}
+	if len(a.Scope.Queues) == 0 {
+		if len(names) > 1 {
+			return fmt.Errorf("choose among the queues that are offered: %s", strings.Join(names, ", "))
+		}
+		a.Scope.Queues = names
+	}
+	if len(a.Scope.Verbs) == 0 {
+		for _, v := range scope.Verbs() {
+			if !slices.ContainsFunc(a.Scope.Queues, func(q string) bool { return !slices.Contains(offered[q], v) }) {
+				a.Scope.Verbs = append(a.Scope.Verbs, v)
+			}
+		}
+	}
+	if _, err := scope.Resolve(a.Scope, a.Card.Offers); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Send signs the prepared ask with a new key and sends it. The key is in store
+// before anything leaves, and every attempt carries the same message id, so
+// that an answer lost on the way makes no second request.
+func (q *Requester) Send(ctx context.Context, store *Store, a Ask, how SignIn) (*Request, error) {
+	key, err := provenance.NewKey()
+	if err != nil {
+		return nil, err
+	}
+	pem, err := key.PEM()
+	if err != nil {
+		return nil, err
+	}
+	r := &Request{
+		Key: string(pem), MessageID: uuid.Must(uuid.NewV7()).String(), Card: a.Card.URL, A2A: a.Card.A2A, Aud: a.Card.Aud, Persona: a.Card.Persona,
+		Issuer: a.Issuer.Issuer, Name: a.Name, Reason: a.Reason, Scope: a.Scope, State: Unsent, CreatedAt: q.now().UTC(),
+	}
+	data, err := q.sign(ctx, key, a, how)
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Save(r); err != nil {
+		return nil, err
+	}
+	t, err := q.submit(ctx, r, data)
+	if err != nil {
+		if known := (*refusal.Error)(nil); errors.As(err, &known) && known.Code != refusal.Unavailable {
+			_ = store.Remove(r) // refused: nothing was stored there, the key is of no use
+		}
+		return nil, err
+	}
+	if err := r.read(t); err != nil {
+		return nil, err
+	}
+	if err := store.Save(r); err != nil {
+		return nil, err
+	}
+	if r.State == SigningIn {
+		return r, q.signInAtTarget(ctx, store, r, key, t, how)
+	}
+	return r, nil
+}
+
+func (q *Requester) sign(ctx context.Context, key *provenance.Key, a Ask, how SignIn) (json.RawMessage, error) {
+	request := provenance.Request{From: provenance.From{Name: a.Name, Card: a.FromCard}, Reason: a.Reason, Scope: a.Scope, Supersedes: a.Supersedes}
+	to := provenance.To{Aud: a.Card.Aud, Persona: a.Card.Persona}
+	if a.Method == provenance.MethodSignIn {
+		return provenance.BuildSignIn(key, request, to, q.now())
+	}
+	return provenance.Build(ctx, key, request, to, q.now, func(ctx context.Context, nonce string) (string, error) {
+		return q.idToken(ctx, a.Issuer, nonce, how)
+	})
+}
+
+// submit sends the message, again when the connection fails or the target is
+// briefly away: the message id makes that one request.
+func (q *Requester) submit(ctx context.Context, r *Request, data json.RawMessage) (task, error) {
+	params := map[string]any{
+		"message": map[string]any{
+			"messageId": r.MessageID, "role": "ROLE_USER", "extensions": []string{Extension},
+			"parts": []any{map[string]any{"data": data, "mediaType": "application/json"}},
+		},
+		"configuration": map[string]any{"returnImmediately": true},
+	}
+	for attempt := 1; ; attempt++ {
+		var result struct{ Task task }
+		err := q.call(ctx, r.A2A, "", "SendMessage", params, &result)
+		if err == nil {
+			return result.Task, nil
+		}
+		refused := (*refusal.Error)(nil)
+		if errors.As(err, &refused) && refused.Code != refusal.Unavailable || attempt == 3 || ctx.Err() != nil {
+			return task{}, fmt.Errorf("send friend request to %s: %w", r.A2A, err)
+		}
+		if err := pause(ctx, time.Duration(attempt)*time.Second); err != nil {
+			return task{}, err
+		}
+	}
+}
+
+// signInAtTarget completes method sign-in: the human signs in at the target, in
+// a browser, and the code that comes back is redeemed with the key.
+func (q *Requester) signInAtTarget(ctx context.Context, store *Store, r *Request, key *provenance.Key, t task, how SignIn) error {
+	page := ""
+	if t.Status.Message != nil {
+		for _, p := range t.Status.Message.Parts {
+			var ask struct{ Type, URL string }
+			if json.Unmarshal(p.Data, &ask) == nil && ask.Type == "sign-in" {
+				page = ask.URL
+			}
+		}
+	}
+	u, err := url.Parse(page)
+	if err != nil || !within(page, r.Aud) {
+		return fmt.Errorf("%s wants a sign-in, but not at itself; nothing is opened", r.Aud)
+	}
+	verifier := oauth2.GenerateVerifier()
+	if how.Show == nil {
+		return fmt.Errorf("%w: method sign-in needs a browser", ErrSignIn)
+	}
+	code, redirect, err := q.authorizationCode(ctx, Issuer{}, SignIn{Show: how.Show}, func(redirect, state string) string {
+		query := u.Query()
+		query.Set("redirect_uri", redirect)
+		query.Set("code_challenge", oauth2.S256ChallengeFromVerifier(verifier))
+		query.Set("code_challenge_method", "S256")
+		query.Set("state", state)
+		u.RawQuery = query.Encode()
+		return u.String()
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := q.token(ctx, key, r.Aud, url.Values{
+		"grant_type": {"authorization_code"}, "code": {code}, "code_verifier": {verifier}, "redirect_uri": {redirect}, "resource": {r.A2A},
+	}); err != nil {
+		return fmt.Errorf("redeem sign-in: %w", err)
+	}
+	return q.Update(ctx, store, r)
+}
+
+// Update asks the target how the request stands and keeps the answer.
+func (q *Requester) Update(ctx context.Context, store *Store, r *Request) error {
+	t, err := q.task(ctx, r, "GetTask")
+	if err != nil {
+		return fmt.Errorf("ask %s about request %s: %w", r.A2A, r.ID, err)
+	}
+	if err := r.read(t); err != nil {
+		return err
+	}
+	return store.Save(r)
+}
+
+// Withdraw takes a pending request back.
+func (q *Requester) Withdraw(ctx context.Context, store *Store, r *Request) error {
+	t, err := q.task(ctx, r, "CancelTask")
+	if err != nil {
+		return fmt.Errorf("withdraw request %s: %w", r.ID, err)
+	}
+	if err := r.read(t); err != nil {
+		return err
+	}
+	return store.Save(r)
+}
+
+// Wait returns when the request is decided, expired or withdrawn, or with the context's error.
+func (q *Requester) Wait(ctx context.Context, store *Store, r *Request) error {
+	for delay := 250 * time.Millisecond; r.State == Pending || r.State == SigningIn; delay = min(2*delay, 10*time.Second) {
+		if err := pause(ctx, delay); err != nil {
+			return fmt.Errorf("waiting for the decision: %w", err)
+		}
+		err := q.Update(ctx, store, r)
+		refused := (*refusal.Error)(nil)
+		switch {
+		case err == nil:
+		case errors.As(err, &refused) && refused.Code == refusal.RateLimited:
+			delay = max(delay, refused.RetryAfter)
+		case ctx.Err() != nil:
+			return fmt.Errorf("waiting for the decision: %w", ctx.Err())
+		case errors.As(err, &refused) && refused.Code != refusal.Unavailable:
+			return err
+		} // else the target is away for a while
+	}
+	return nil
+}
+
+// Listed is a request as the target tells of it.
+type Listed struct{ ID, State string }
+
+// List returns the requests that the target knows of this request's key.
+func (q *Requester) List(ctx context.Context, r *Request) ([]Listed, error) {
+	bearer, err := q.a2aToken(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	var page struct{ Tasks []task }
+	if err := q.call(ctx, r.A2A, bearer, "ListTasks", struct{}{}, &page); err != nil {
+		return nil, fmt.Errorf("list requests at %s: %w", r.A2A, err)
+	}
+	var all []Listed
+	for _, t := range page.Tasks {
+		all = append(all, Listed{t.ID, stateOf[t.Status.State]})
+	}
+	return all, nil
+}
+
+func (q *Requester) a2aToken(ctx context.Context, r *Request) (string, error) {
+	key, err := r.key()
+	if err != nil {
+		return "", err
+	}
+	got, err := q.token(ctx, key, r.Aud, url.Values{"grant_type": {"client_credentials"}, "resource": {r.A2A}})
+	return got.AccessToken, err
+}
+
+func (q *Requester) task(ctx context.Context, r *Request, method string) (task, error) {
+	var t task
+	if r.ID == "" {
+		return t, errors.New("the target never confirmed this request")
+	}
+	bearer, err := q.a2aToken(ctx, r)
+	if err != nil {
+		return t, err
+	}
+	return t, q.call(ctx, r.A2A, bearer, method, map[string]string{"id": r.ID}, &t)
+}
