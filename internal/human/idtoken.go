@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -20,6 +19,7 @@ const leeway = 60 * time.Second
 
 type idClaims struct {
 	Issuer   string       `json:"iss"`
+	Tenant   string       `json:"tid"` // Entra
 	Subject  string       `json:"sub"`
 	Audience audience     `json:"aud"`
 	Party    *string      `json:"azp"`
@@ -66,7 +66,7 @@ func checkClaims(payload []byte, entry *provenance.Issuer, nonce string, now tim
 		return time.Time{}, fmt.Errorf("read claims: %w", err)
 	}
 	switch {
-	case !isIssuer(entry, c.Issuer):
+	case !entry.Names(c.Issuer, c.Tenant):
 		return time.Time{}, fmt.Errorf("iss is %q", c.Issuer)
 	case len(c.Audience) != 1 || c.Audience[0] != entry.Login.ClientID:
 		return time.Time{}, fmt.Errorf("aud is %q", []string(c.Audience))
@@ -89,10 +89,6 @@ func checkClaims(payload []byte, entry *provenance.Issuer, nonce string, now tim
 		return c.AuthTime.Time, nil
 	}
 	return c.Issued.Time, nil
-}
-
-func isIssuer(entry *provenance.Issuer, name string) bool {
-	return name == entry.Issuer || slices.Contains(entry.Aliases, name)
 }
 
 // clean makes a provider's or browser's words fit for a label: one line of valid text, bounded.
