@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // devUser is the superuser of a development cluster. The socket's directory is
@@ -329,8 +328,7 @@ func createDatabase(ctx context.Context, maintenance, name string) error {
 	}
 	defer conn.Close(ctx)
 	_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && pgErr.Code == "42P04" { // duplicate_database
+	if SQLState(err) == "42P04" { // duplicate_database
 		return nil
 	}
 	if err != nil {

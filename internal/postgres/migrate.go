@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -46,6 +45,10 @@ func migrateFS(ctx context.Context, url string, files fs.FS) error {
 		return err
 	}
 	if _, err := provider.Up(ctx); err != nil {
+		var partial *goose.PartialError
+		if errors.As(err, &partial) && partial.Failed != nil {
+			return fmt.Errorf("migrate %s: %w", partial.Failed.Source.Path, err)
+		}
 		return fmt.Errorf("migrate: %w", err)
 	}
 	return nil
@@ -131,14 +134,11 @@ func knownVersions(files fs.FS) ([]int64, error) {
 
 // appliedVersions reads goose's own table; a database without it has none.
 func appliedVersions(ctx context.Context, pool *pgxpool.Pool) ([]int64, error) {
-	rows, err := pool.Query(ctx, `SELECT version_id, is_applied FROM goose_db_version ORDER BY id`)
-	if err != nil {
-		return nil, fmt.Errorf("read the schema's version: %w", err)
-	}
+	rows, _ := pool.Query(ctx, `SELECT version_id, is_applied FROM goose_db_version ORDER BY id`) // ForEachRow has the error
 	applied := map[int64]struct{}{}
 	var version int64
 	var up bool
-	_, err = pgx.ForEachRow(rows, []any{&version, &up}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&version, &up}, func() error {
 		if up {
 			applied[version] = struct{}{}
 		} else {
@@ -146,8 +146,7 @@ func appliedVersions(ctx context.Context, pool *pgxpool.Pool) ([]int64, error) {
 		}
 		return nil
 	})
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && pgErr.Code == "42P01" { // undefined_table
+	if SQLState(err) == "42P01" { // undefined_table
 		return nil, nil
 	}
 	if err != nil {
