@@ -76,7 +76,7 @@ func (q *Requester) call(ctx context.Context, target, bearer, method string, par
 	}
 	a, err := q.do(req, maxAnswer)
 	if err != nil {
-		return err
+		return away(ctx, err)
 	}
 	var reply struct {
 		Result json.RawMessage `json:"result"`

@@ -53,7 +53,6 @@ type Bridge struct {
 	endpoint *Endpoint
 	log      *log.Logger
 	server   *server.MCPServer
-	retries  []time.Duration // pauses before the next attempt while the instance is away
 
 	mu     sync.Mutex
 	listed []string // what the endpoint listed when it was asked last
@@ -68,8 +67,7 @@ func (q *Requester) NewBridge(r *Request, version string, stderr io.Writer) (*Br
 	}
 	b := &Bridge{
 		endpoint: endpoint, log: log.New(stderr, "switchboard connect: ", 0),
-		retries: []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second},
-		listed:  []string{"whoami"},
+		listed: []string{"whoami"},
 	}
 	// Until the endpoint has answered once, what was granted stands.
 	for _, v := range r.Grant.Scope.Verbs {
@@ -155,22 +153,20 @@ func (b *Bridge) call(ctx context.Context, request mcp.CallToolRequest) (*mcp.Ca
 
 // callPatiently calls again while the instance is away. All peer tools are
 // idempotent, so a call whose answer was lost may be repeated.
-func (b *Bridge) callPatiently(ctx context.Context, tool string, arguments any) (*Result, error) {
-	for attempt := 0; ; attempt++ {
-		got, err := b.endpoint.Call(ctx, tool, arguments)
-		if refusal.CodeOf(err) != refusal.Unavailable || attempt == len(b.retries) {
-			if err == nil && attempt > 0 {
-				b.log.Print("the instance is back")
-			}
-			return got, err
-		}
-		if attempt == 0 {
+func (b *Bridge) callPatiently(ctx context.Context, tool string, arguments any) (got *Result, err error) {
+	told := false
+	err = b.endpoint.q.patiently(ctx, func() error {
+		got, err = b.endpoint.Call(ctx, tool, arguments)
+		if refusal.CodeOf(err) == refusal.Unavailable && !told {
 			b.log.Printf("%s; trying again", explain(err))
+			told = true
 		}
-		if err := pause(ctx, b.retries[attempt]); err != nil {
-			return nil, err
-		}
+		return err
+	})
+	if err == nil && told {
+		b.log.Print("the instance is back")
 	}
+	return got, err
 }
 
 // refused tells a model what happened, in the form of a domain error.

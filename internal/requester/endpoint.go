@@ -139,7 +139,7 @@ func (e *Endpoint) rpc(ctx context.Context, method, name string, params map[stri
 	}
 	token, err := e.tokens.get(ctx, "")
 	if err != nil {
-		return asAway(ctx, err)
+		return away(ctx, err)
 	}
 	a, err := e.post(ctx, method, name, token, body)
 	if err == nil && a.status == http.StatusUnauthorized {
@@ -148,7 +148,7 @@ func (e *Endpoint) rpc(ctx context.Context, method, name string, params map[stri
 		}
 	}
 	if err != nil {
-		return asAway(ctx, err)
+		return away(ctx, err)
 	}
 	if a.status == http.StatusUnauthorized {
 		return refusal.New(refusal.Forbidden, "%s refuses a fresh token: the grant is over or paused", e.url)
@@ -167,16 +167,6 @@ func (e *Endpoint) rpc(ctx context.Context, method, name string, params map[stri
 		return fmt.Errorf("%s: answer of an unknown form: %w", method, err)
 	}
 	return nil
-}
-
-// asAway makes a failed connection the refusal that it amounts to; a refusal
-// stays what it is, and so does the error of a caller who gave up.
-func asAway(ctx context.Context, err error) error {
-	var known *refusal.Error
-	if errors.As(err, &known) || ctx.Err() != nil {
-		return err
-	}
-	return refusal.New(refusal.Unavailable, "the instance cannot be reached: %v", err)
 }
 
 func (e *Endpoint) post(ctx context.Context, method, name, token string, body []byte) (answer, error) {

@@ -1,6 +1,7 @@
 package requester
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -157,20 +158,12 @@ func (q *Requester) submit(ctx context.Context, r *Request, data json.RawMessage
 		},
 		"configuration": map[string]any{"returnImmediately": true},
 	}
-	for attempt := 1; ; attempt++ {
-		var result struct{ Task task }
-		err := q.call(ctx, r.A2A, "", "SendMessage", params, &result)
-		if err == nil {
-			return result.Task, nil
-		}
-		refused := (*refusal.Error)(nil)
-		if errors.As(err, &refused) && refused.Code != refusal.Unavailable || attempt == 3 || ctx.Err() != nil {
-			return task{}, fmt.Errorf("send friend request to %s: %w", r.A2A, err)
-		}
-		if err := pause(ctx, time.Duration(attempt)*time.Second); err != nil {
-			return task{}, err
-		}
+	var result struct{ Task task }
+	err := q.patiently(ctx, func() error { return q.call(ctx, r.A2A, "", "SendMessage", params, &result) })
+	if err != nil {
+		return task{}, fmt.Errorf("send friend request to %s: %w", r.A2A, err)
 	}
+	return result.Task, nil
 }
 
 // signInAtTarget completes method sign-in: the human signs in at the target, in
@@ -213,8 +206,16 @@ func (q *Requester) signInAtTarget(ctx context.Context, store *Store, r *Request
 	return q.Update(ctx, store, r)
 }
 
-// Update asks the target how the request stands and keeps the answer.
+// Update asks the target how the request stands and keeps the answer. A request
+// whose sending was cut off is looked for by its key.
 func (q *Requester) Update(ctx context.Context, store *Store, r *Request) error {
+	if r.ID == "" {
+		listed, err := q.List(ctx, r)
+		if err != nil || len(listed) == 0 {
+			return fmt.Errorf("the request to %s never arrived, or cannot be found now (%w); ask again with: switchboard friend request", r.A2A, cmp.Or(err, ErrNeverSent))
+		}
+		r.ID = listed[0].ID
+	}
 	t, err := q.task(ctx, r, "GetTask")
 	if err != nil {
 		return fmt.Errorf("ask %s about request %s: %w", r.A2A, r.ID, err)
@@ -258,6 +259,9 @@ func (q *Requester) Wait(ctx context.Context, store *Store, r *Request) error {
 	return nil
 }
 
+// ErrNeverSent says of a kept request that the target knows none by its key.
+var ErrNeverSent = errors.New("the target knows no request by this key")
+
 // Listed is a request as the target tells of it.
 type Listed struct{ ID, State string }
 
@@ -290,7 +294,7 @@ func (q *Requester) a2aToken(ctx context.Context, r *Request) (string, error) {
 func (q *Requester) task(ctx context.Context, r *Request, method string) (task, error) {
 	var t task
 	if r.ID == "" {
-		return t, errors.New("the target never confirmed this request")
+		return t, ErrNeverSent
 	}
 	bearer, err := q.a2aToken(ctx, r)
 	if err != nil {

@@ -63,7 +63,7 @@ func (q *Requester) token(ctx context.Context, key *provenance.Key, server strin
 	form.Set("client_assertion", assertion)
 	a, err := q.postForm(ctx, server+"/oauth/token", form, nil)
 	if err != nil {
-		return got, err
+		return got, away(ctx, err)
 	}
 	_ = json.Unmarshal(a.body, &got) // an answer of another form has no access_token
 	switch {

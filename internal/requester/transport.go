@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"switchboard/internal/refusal"
 )
 
 const (
@@ -21,8 +23,9 @@ const (
 
 // Requester makes the calls. New returns one that is ready.
 type Requester struct {
-	http *http.Client
-	now  func() time.Time // the requester's own clock; the target judges it with leeway
+	http    *http.Client
+	now     func() time.Time // the requester's own clock; the target judges it with leeway
+	retries []time.Duration  // pauses before the next attempts while a target is away
 }
 
 // New returns a requester whose every call ends within timeout; 0 means a
@@ -33,13 +36,40 @@ func New(timeout time.Duration) *Requester {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = timeout
-	return &Requester{now: time.Now, http: &http.Client{
-		Transport: bounded{transport},
-		Timeout:   timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse
+	return &Requester{
+		now:     time.Now,
+		retries: []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second},
+		http: &http.Client{
+			Transport: bounded{transport},
+			Timeout:   timeout,
+			CheckRedirect: func(*http.Request, []*http.Request) error {
+				return http.ErrUseLastResponse
+			},
 		},
-	}}
+	}
+}
+
+// patiently calls do again while it answers that the target is away.
+func (q *Requester) patiently(ctx context.Context, do func() error) error {
+	for attempt := 0; ; attempt++ {
+		err := do()
+		if refusal.CodeOf(err) != refusal.Unavailable || attempt == len(q.retries) {
+			return err
+		}
+		if err := pause(ctx, q.retries[attempt]); err != nil {
+			return err
+		}
+	}
+}
+
+// away makes a failed connection the refusal that it amounts to; a refusal
+// stays what it is, and so does the error of a caller who gave up.
+func away(ctx context.Context, err error) error {
+	var known *refusal.Error
+	if err == nil || errors.As(err, &known) || ctx.Err() != nil {
+		return err
+	}
+	return refusal.New(refusal.Unavailable, "the instance cannot be reached: %v", err)
 }
 
 // bounded ends every answer at maxAnswer, for the libraries that read whole bodies.
