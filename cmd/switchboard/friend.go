@@ -12,8 +12,10 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"switchboard/internal/provenance"
+	"switchboard/internal/quote"
 	"switchboard/internal/refusal"
 	"switchboard/internal/requester"
 	"switchboard/internal/scope"
@@ -190,7 +192,7 @@ func showAsk(w io.Writer, a requester.Ask) {
 
 // confirm asks on a terminal. Elsewhere the sign-in that follows is the human's yes.
 func confirm(in io.Reader, out io.Writer) bool {
-	if f, ok := in.(*os.File); !ok || !isTerminal(f) {
+	if f, ok := in.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
 		return true
 	}
 	fmt.Fprint(out, "Send it? [y/N] ")
@@ -199,7 +201,5 @@ func confirm(in io.Reader, out io.Writer) bool {
 	return answer == "y" || answer == "yes"
 }
 
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Mode()&os.ModeDevice != 0 && f.Name() != os.DevNull
-}
+// plain makes strangers' text safe for a terminal; a URL fits.
+func plain(text string) string { return quote.Visible(text, 2000) }

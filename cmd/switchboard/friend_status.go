@@ -187,9 +187,8 @@ func (f *friendFlags) find(args []string) (*requester.Store, *requester.Request,
 // requestView is what of a request may be shown: everything but the key.
 type requestView struct {
 	*requester.Request
-	Key    string                   `json:"key,omitempty"` // hides the private key of the embedded request
-	JKT    string                   `json:"jkt"`
-	Config []requester.ClientConfig `json:"-"`
+	Key string `json:"key,omitempty"` // always empty: hides the private key of the embedded request
+	JKT string `json:"jkt"`
 }
 
 func viewOf(r *requester.Request) requestView { return requestView{Request: r, JKT: r.Thumbprint()} }

@@ -65,6 +65,7 @@ func (q *Requester) NewBridge(r *Request, version string, stderr io.Writer) (*Br
 	if err != nil {
 		return nil, err
 	}
+	endpoint.Bind()
 	b := &Bridge{
 		endpoint: endpoint, log: log.New(stderr, "switchboard connect: ", 0),
 		listed: []string{"whoami"},

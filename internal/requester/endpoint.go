@@ -58,7 +58,15 @@ func (e *Endpoint) URL() string { return e.url }
 
 // Token returns an access token for the endpoint, for clients of other hands.
 // It is a secret for a quarter of an hour: never print it.
-func (e *Endpoint) Token(ctx context.Context) (string, error) { return e.tokens.get(ctx, "") }
+func (e *Endpoint) Token(ctx context.Context) (string, error) {
+	access, _, err := e.tokens.get(ctx, "")
+	return access, err
+}
+
+// Bind has the endpoint ask for tokens that are bound to its key from now on,
+// so that one which leaks is worth nothing. An instance that does not know
+// DPoP answers with bearer tokens, which are then used as such.
+func (e *Endpoint) Bind() { e.tokens.bind = true }
 
 // Result is the answer of a tool.
 type Result struct {
@@ -137,15 +145,9 @@ func (e *Endpoint) rpc(ctx context.Context, method, name string, params map[stri
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
-	token, err := e.tokens.get(ctx, "")
-	if err != nil {
-		return away(ctx, err)
-	}
-	a, err := e.post(ctx, method, name, token, body)
+	a, token, err := e.post(ctx, method, name, "", body)
 	if err == nil && a.status == http.StatusUnauthorized {
-		if token, err = e.tokens.get(ctx, token); err == nil {
-			a, err = e.post(ctx, method, name, token, body)
-		}
+		a, _, err = e.post(ctx, method, name, token, body)
 	}
 	if err != nil {
 		return away(ctx, err)
@@ -169,10 +171,11 @@ func (e *Endpoint) rpc(ctx context.Context, method, name string, params map[stri
 	return nil
 }
 
-func (e *Endpoint) post(ctx context.Context, method, name, token string, body []byte) (answer, error) {
+// post sends with another token than stale and returns the one it used.
+func (e *Endpoint) post(ctx context.Context, method, name, stale string, body []byte) (answer, string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
 	if err != nil {
-		return answer{}, fmt.Errorf("%s: %w", method, err)
+		return answer{}, "", fmt.Errorf("%s: %w", method, err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
@@ -181,8 +184,12 @@ func (e *Endpoint) post(ctx context.Context, method, name, token string, body []
 	if name != "" {
 		req.Header.Set("Mcp-Name", name)
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	return e.q.do(req, maxAnswer)
+	token, err := e.tokens.authorize(ctx, req, stale)
+	if err != nil {
+		return answer{}, "", err
+	}
+	a, err := e.q.do(req, maxAnswer)
+	return a, token, err
 }
 
 type rpcReply struct {

@@ -200,7 +200,7 @@ func (q *Requester) signInAtTarget(ctx context.Context, store *Store, r *Request
 	}
 	if _, err := q.token(ctx, key, r.Aud, url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "code_verifier": {verifier}, "redirect_uri": {redirect}, "resource": {r.A2A},
-	}); err != nil {
+	}, false); err != nil {
 		return fmt.Errorf("redeem sign-in: %w", err)
 	}
 	return q.Update(ctx, store, r)
@@ -287,7 +287,7 @@ func (q *Requester) a2aToken(ctx context.Context, r *Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	got, err := q.token(ctx, key, r.Aud, url.Values{"grant_type": {"client_credentials"}, "resource": {r.A2A}})
+	got, err := q.token(ctx, key, r.Aud, url.Values{"grant_type": {"client_credentials"}, "resource": {r.A2A}}, false)
 	return got.AccessToken, err
 }
 

@@ -140,6 +140,23 @@ func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
 	require.NotEqual(t, first, third)
 }
 
+func TestTokensAreBoundToTheKeyWhereTheInstanceCan(t *testing.T) {
+	t.Parallel()
+	for _, binds := range []bool{true, false} {
+		b := setup(t)
+		b.binds = binds
+		e, err := b.q.Endpoint(b.approved(t))
+		require.NoError(t, err)
+		e.Bind()
+		for range 2 {
+			_, err = e.Call(t.Context(), "whoami", nil)
+			require.NoError(t, err)
+		}
+		last := b.mcpHeaders[len(b.mcpHeaders)-1].Get("Authorization")
+		require.Equal(t, binds, strings.HasPrefix(last, "DPoP "), last)
+	}
+}
+
 func TestALostAnswerMakesNoSecondRequest(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -410,6 +427,7 @@ func TestTheBridgeServesItsOwnToolsAndOnlyTheListedOnes(t *testing.T) {
 	b := setup(t)
 	r := b.approved(t)
 	var stderr bytes.Buffer
+	b.binds = true
 	bridge, err := b.q.NewBridge(r, "test", &stderr)
 	require.NoError(t, err)
 	stdin, toBridge := io.Pipe()

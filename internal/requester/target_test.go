@@ -44,6 +44,9 @@ type target struct {
 	tools      []string
 	revoked    bool
 	tokens     map[string]string // token → resource
+	binds      bool              // understands DPoP
+	bound      map[string]bool
+	proofs     map[string]bool
 	issued     int
 	signIn     url.Values // what the sign-in page was opened with
 	mcpHeaders []http.Header
@@ -59,7 +62,7 @@ func newTarget(t *testing.T) *target {
 	require.NoError(t, err)
 	g := &target{
 		t: t, idp: idp, verifier: provenance.NewVerifier(entries, provenance.NewKeys(provenance.GuardedClient(true))),
-		methods: []string{provenance.MethodOIDCNonce}, messages: map[string]string{}, tokens: map[string]string{},
+		methods: []string{provenance.MethodOIDCNonce}, messages: map[string]string{}, tokens: map[string]string{}, bound: map[string]bool{}, proofs: map[string]bool{},
 		tools: []string{"create_for", "todo_status", "whoami", "a_tool_of_tomorrow"},
 	}
 	mux := http.NewServeMux()
@@ -241,7 +244,37 @@ func (g *target) serveToken(w http.ResponseWriter, r *http.Request) {
 	g.issued++
 	token := fmt.Sprintf("sbt_%d", g.issued)
 	g.tokens[token] = resource
-	reply(w, http.StatusOK, map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": 900})
+	kind := "Bearer"
+	if proof := r.Header.Get("DPoP"); proof != "" && g.binds {
+		kind = "DPoP"
+		require.NoError(g.t, g.proven(proof, http.MethodPost, g.URL+"/oauth/token", ""))
+		g.bound[token] = true
+	}
+	reply(w, http.StatusOK, map[string]any{"access_token": token, "token_type": kind, "expires_in": 900})
+}
+
+// proven checks a DPoP proof as RFC 9449 section 4.3 says.
+func (g *target) proven(proof, method, uri, token string) error {
+	key, claims, err := provenance.VerifyProof(proof)
+	if err != nil {
+		return err
+	}
+	var c struct {
+		HTM, HTU, ATH, JTI string
+		IAT                int64
+	}
+	if err := json.Unmarshal(claims, &c); err != nil {
+		return err
+	}
+	want := ""
+	if token != "" {
+		want = oauth2.S256ChallengeFromVerifier(token) // the same hash
+	}
+	if key.Thumbprint() != g.key.Thumbprint() || c.HTM != method || c.HTU != uri || c.ATH != want || g.proofs[c.JTI] || time.Now().Unix()-c.IAT > 5 {
+		return fmt.Errorf("proof %+v", c)
+	}
+	g.proofs[c.JTI] = true
+	return nil
 }
 
 func (g *target) serveMCP(w http.ResponseWriter, r *http.Request) {
@@ -253,7 +286,8 @@ func (g *target) serveMCP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "bad gateway", http.StatusBadGateway)
 		return
 	}
-	if g.revoked || g.tokens[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")] != g.endpoint {
+	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if g.revoked || g.tokens[token] != g.endpoint || g.bound[token] != (kind == "DPoP") || g.bound[token] && g.proven(r.Header.Get("DPoP"), http.MethodPost, g.endpoint, token) != nil {
 		reply(w, http.StatusUnauthorized, map[string]string{"error": "invalid_token"})
 		return
 	}
