@@ -1,0 +1,122 @@
+package a2a
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/google/uuid"
+
+	"switchboard/internal/endpoint"
+	"switchboard/internal/friend"
+	"switchboard/internal/persona"
+	"switchboard/internal/provenance"
+	"switchboard/internal/refusal"
+)
+
+// Extension is the URI of the friend request extension.
+const Extension = "urn:switchboard:a2a:friend-request:v1"
+
+// Personas finds personas that are not off.
+type Personas interface {
+	BySlug(ctx context.Context, slug string) (persona.Persona, error)
+	Catalog(ctx context.Context, query, cursor string, limit int) ([]persona.Persona, string, error)
+}
+
+// Friends keeps friend requests.
+type Friends interface {
+	Submit(ctx context.Context, sub friend.Submission) (r friend.Request, repeated bool, err error)
+	GetOwn(ctx context.Context, a friend.Asker, id uuid.UUID) (friend.Request, error)
+	ListOwn(ctx context.Context, a friend.Asker, f friend.AskerFilter, cursor string, limit int) ([]friend.Request, string, int, error)
+	Withdraw(ctx context.Context, a friend.Asker, id uuid.UUID) (friend.Request, error)
+	Follow(id uuid.UUID) (<-chan struct{}, func())
+}
+
+// CardKeys sign cards.
+type CardKeys interface {
+	Sign(ctx context.Context, card []byte) (protected, signature string, err error)
+	Public(ctx context.Context) ([]jose.JSONWebKey, error)
+}
+
+// Deps are what the transport calls.
+type Deps struct {
+	PublicURL string
+	Personas  Personas
+	Friends   Friends
+	Keys      CardKeys
+	Issuers   []*provenance.Issuer
+	SignIn    bool // method sign-in works on this deployment
+	Log       *slog.Logger
+	// Requester resolves the bearer of the persona's A2A resource.
+	Requester func(r *http.Request, slug string) (endpoint.Requester, error)
+	// ClientAddress is the address that limits count.
+	ClientAddress func(*http.Request) netip.Addr
+}
+
+type handler struct{ Deps }
+
+// Routes registers the public paths of A2A on mux.
+func Routes(mux *http.ServeMux, d Deps) {
+	if d.Log == nil {
+		d.Log = slog.Default()
+	}
+	h := &handler{d}
+	mux.HandleFunc("GET /.well-known/api-catalog", h.catalog)
+	mux.HandleFunc("GET /.well-known/jwks.json", h.jwks)
+	mux.HandleFunc("GET /a2a/{persona}/.well-known/agent-card.json", h.card(cardV1))
+	mux.HandleFunc("GET /a2a-v03/{persona}/.well-known/agent-card.json", h.card(cardV03))
+	mux.HandleFunc("POST /a2a/{persona}", h.rpc)
+	mux.HandleFunc("POST /a2a/{persona}/{$}", h.rpc)
+}
+
+// unknown answers for a persona that does not exist or is off.
+func unknown(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusNotFound)
+	_, _ = io.WriteString(w, `{"error":"not_found"}`+"\n")
+}
+
+// rpc serves one JSON-RPC request.
+func (h *handler) rpc(w http.ResponseWriter, r *http.Request) {
+	p, err := h.Personas.BySlug(r.Context(), r.PathValue("persona"))
+	if refusal.CodeOf(err) == refusal.NotFound {
+		unknown(w)
+		return
+	}
+	call := &call{handler: h, r: r, w: w, persona: p}
+	if err != nil {
+		call.fail(err)
+		return
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, provenance.MaxBody+1))
+	if err != nil {
+		call.fail(parseError)
+		return
+	}
+	call.serve(body)
+}
+
+// declared reports whether the caller declared the extension, by header (in
+// either version's name) or in the message.
+func declared(r *http.Request, inMessage []string) bool {
+	for _, name := range []string{"A2A-Extensions", "X-A2A-Extensions"} {
+		for _, line := range r.Header.Values(name) {
+			for uri := range strings.SplitSeq(line, ",") {
+				if strings.TrimSpace(uri) == Extension {
+					return true
+				}
+			}
+		}
+	}
+	for _, uri := range inMessage {
+		if uri == Extension {
+			return true
+		}
+	}
+	return false
+}

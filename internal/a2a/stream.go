@@ -1,0 +1,107 @@
+package a2a
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+
+	"switchboard/internal/friend"
+)
+
+const (
+	// streamFor bounds one stream; the requester subscribes again, to any
+	// replica: nothing of a stream lives in memory.
+	streamFor = 30 * time.Minute
+	// beat is a comment that keeps proxies from closing a quiet stream.
+	beat = 15 * time.Second
+)
+
+// subscribe follows a request that has not been decided.
+func (c *call) subscribe(who friend.Asker) (any, error) {
+	id, err := c.taskID()
+	if err != nil {
+		return nil, err
+	}
+	req, err := c.Friends.GetOwn(c.r.Context(), who, id)
+	if err != nil {
+		return nil, asTask(err)
+	}
+	if stateOf[req.State].Terminal() {
+		return nil, unsupported // A2A 1.0 §3.1.6: a terminal task cannot be subscribed to
+	}
+	return nil, c.stream(req, who)
+}
+
+// stream sends the task as it is and then what becomes of it, until the
+// decision. The state is read anew at every wake, so the stream shows what the
+// database holds and nothing that is only on its way.
+func (c *call) stream(req friend.Request, who friend.Asker) error {
+	rung, stop := c.Friends.Follow(req.ID)
+	defer stop()
+	ctx := c.r.Context()
+	flusher, ok := c.w.(http.Flusher)
+	if !ok {
+		return fmt.Errorf("this connection cannot stream")
+	}
+	head := c.w.Header()
+	head.Set("Content-Type", "text/event-stream")
+	head.Set("Cache-Control", "no-store")
+	c.w.WriteHeader(http.StatusOK)
+	emit := func(e a2a.Event, final bool) bool {
+		v, err := c.version.event(e, final)
+		if err != nil {
+			c.Log.ErrorContext(ctx, "encode A2A event", "error", err)
+			return false
+		}
+		b, err := json.Marshal(answer{JSONRPC: "2.0", ID: c.id(), Result: v})
+		if err != nil {
+			c.Log.ErrorContext(ctx, "encode A2A event", "error", err)
+			return false
+		}
+		_, err = fmt.Fprintf(c.w, "data: %s\n\n", b)
+		flusher.Flush()
+		return err == nil
+	}
+	if !emit(task(req, true), false) || stateOf[req.State].Terminal() {
+		return nil
+	}
+	// A look right after registering: what changed in between rang nobody.
+	look := time.NewTimer(0)
+	defer look.Stop()
+	ends := time.NewTimer(streamFor)
+	defer ends.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ends.C:
+			return nil
+		case <-rung:
+		case <-look.C:
+			if _, err := fmt.Fprint(c.w, ": still waiting\n\n"); err != nil {
+				return nil
+			}
+			flusher.Flush()
+		}
+		look.Reset(beat)
+		now, err := c.Friends.GetOwn(ctx, who, req.ID)
+		if err != nil {
+			return nil // the client subscribes again and learns why
+		}
+		if now.State == req.State {
+			continue
+		}
+		req = now
+		info := a2a.TaskInfo{TaskID: a2a.TaskID(req.ID.String()), ContextID: req.ID.String()}
+		if req.Artifact != nil && !emit(&a2a.TaskArtifactUpdateEvent{TaskID: info.TaskID, ContextID: info.ContextID, Artifact: grantArtifact(req.Artifact), LastChunk: true}, false) {
+			return nil
+		}
+		final := stateOf[req.State].Terminal()
+		if !emit(&a2a.TaskStatusUpdateEvent{TaskID: info.TaskID, ContextID: info.ContextID, Status: status(req)}, final) || final {
+			return nil
+		}
+	}
+}

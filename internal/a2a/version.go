@@ -1,0 +1,140 @@
+package a2a
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
+	jsonv2 "github.com/go-json-experiment/json"
+
+	legacy "github.com/a2aproject/a2a-go/a2a"
+)
+
+// version is an A2A protocol version. Everything that differs between the two
+// stands in this file and in card.go.
+type version string
+
+const (
+	v1  version = "1.0"
+	v03 version = "0.3"
+)
+
+// versionOf reads A2A-Version from header or query; absent means 0.3.
+func versionOf(r *http.Request) (version, bool) {
+	asked := strings.TrimSpace(r.Header.Get("A2A-Version"))
+	if asked == "" {
+		asked = strings.TrimSpace(r.URL.Query().Get("A2A-Version"))
+	}
+	switch asked {
+	case "", string(v03):
+		return v03, true
+	case string(v1):
+		return v1, true
+	}
+	return "", false
+}
+
+func (v version) userRole() string {
+	if v == v1 {
+		return "ROLE_USER"
+	}
+	return "user"
+}
+
+type partV1 struct {
+	Text      json.RawMessage `json:"text"`
+	Raw       json.RawMessage `json:"raw"`
+	URL       json.RawMessage `json:"url"`
+	Data      json.RawMessage `json:"data"`
+	MediaType string          `json:"mediaType"`
+}
+
+type partV03 struct {
+	Kind string          `json:"kind"`
+	Data json.RawMessage `json:"data"`
+}
+
+// dataOf takes the data of a data part, byte for byte; any other part is work
+// of some kind, which this agent does not take.
+func (v version) dataOf(raw json.RawMessage) (json.RawMessage, error) {
+	if v == v03 {
+		var p partV03
+		if err := jsonv2.Unmarshal(raw, &p); err != nil {
+			return nil, invalidParams("a part does not have the form of an A2A 0.3 part")
+		}
+		switch {
+		case p.Kind == "text" || p.Kind == "file":
+			return nil, contentType
+		case p.Kind != "data" || len(p.Data) == 0:
+			return nil, invalidParams("a part does not have the form of an A2A 0.3 part")
+		}
+		return p.Data, nil
+	}
+	var p partV1
+	if err := jsonv2.Unmarshal(raw, &p); err != nil {
+		return nil, invalidParams("a part does not have the form of an A2A 1.0 part")
+	}
+	kinds := 0
+	for _, k := range []json.RawMessage{p.Text, p.Raw, p.URL, p.Data} {
+		if len(k) > 0 {
+			kinds++
+		}
+	}
+	switch {
+	case kinds != 1:
+		return nil, invalidParams("a part has exactly one of text, raw, url and data")
+	case len(p.Data) == 0:
+		return nil, contentType
+	case p.MediaType != "" && p.MediaType != "application/json":
+		return nil, contentType
+	}
+	return p.Data, nil
+}
+
+// sent is the result of send: 1.0 wraps the task.
+func (v version) sent(t *a2a.Task) any {
+	if v == v03 {
+		return v.task(t)
+	}
+	return a2a.StreamResponse{Event: t}
+}
+
+func (v version) task(t *a2a.Task) any {
+	if v == v03 {
+		return a2av0.FromV1Task(t)
+	}
+	return t
+}
+
+func (v version) list(l *a2a.ListTasksResponse) any {
+	if v == v03 {
+		return a2av0.FromV1ListTasksResponse(l)
+	}
+	return l
+}
+
+// event is one event of a stream.
+func (v version) event(e a2a.Event, final bool) (any, error) {
+	if v == v1 {
+		return a2a.StreamResponse{Event: e}, nil
+	}
+	out, err := a2av0.FromV1Event(e)
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := out.(*legacy.TaskStatusUpdateEvent); ok {
+		s.Final = final
+	}
+	return out, nil
+}
+
+// state reads a task state as this version spells it.
+func (v version) state(s string) (a2a.TaskState, bool) {
+	state := a2a.TaskState(s)
+	if v == v03 {
+		state = a2av0.ToV1TaskState(legacy.TaskState(s))
+	}
+	return state, knownState(state)
+}
