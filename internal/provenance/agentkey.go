@@ -31,10 +31,11 @@ func NewKey() (*Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make key: %w", err)
 	}
-	return keyOf(private)
+	return KeyOf(private)
 }
 
-func keyOf(private any) (*Key, error) {
+// KeyOf wraps an ed25519.PrivateKey or an *ecdsa.PrivateKey on P-256.
+func KeyOf(private any) (*Key, error) {
 	switch k := private.(type) {
 	case ed25519.PrivateKey:
 		x := encode64(k.Public().(ed25519.PublicKey))
@@ -63,7 +64,7 @@ func ParseKey(text []byte) (*Key, error) {
 	if err != nil {
 		return nil, errors.New("key: not PKCS #8") // the cause could quote the key
 	}
-	return keyOf(private)
+	return KeyOf(private)
 }
 
 // PEM returns the key as a PKCS #8 PEM block.

@@ -45,7 +45,7 @@ func parseCompact(text string) (compact, error) {
 	}
 	c := compact{text: text, payload: parts[1], signature: parts[2]}
 	if err := parse(parts[0], false); err != nil {
-		return compact{}, fmt.Errorf("header: %w", err)
+		return compact{}, fmt.Errorf("header: %v", err) // not %w: a token that is no JSON does not make the body none
 	}
 	if err := jsonv2.Unmarshal(parts[0], &c.header); err != nil || c.header == nil {
 		return compact{}, errors.New("header is no JSON object")
@@ -63,7 +63,7 @@ func parseCompact(text string) (compact, error) {
 		return compact{}, errors.New("header: crit is not understood")
 	}
 	if err := parse(c.payload, false); err != nil {
-		return compact{}, fmt.Errorf("payload: %w", err)
+		return compact{}, fmt.Errorf("payload: %v", err)
 	}
 	if jsontext.Value(c.payload).Kind() != '{' {
 		return compact{}, errors.New("payload is no JSON object")

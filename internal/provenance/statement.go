@@ -46,11 +46,11 @@ func verifyStatement(t Target, p Part) (statement, error) {
 		return s, badStatement("it must be signed by key with EdDSA or ES256 and typ %s", StatementType).Because(err)
 	}
 	if err := parse(payload, true); err != nil {
-		return s, badStatement("its claims are no I-JSON").Because(err)
+		return s, badStatement("its claims are no I-JSON: %v", err)
 	}
 	c, err := canonical(payload)
 	if err != nil {
-		return s, badStatement("its claims are no I-JSON").Because(err)
+		return s, badStatement("its claims are no I-JSON: %v", err)
 	}
 	if err := jsonv2.Unmarshal(c, &s); err != nil {
 		return s, badStatement("a claim has the wrong type").Because(err)
