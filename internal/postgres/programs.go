@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	embedded "github.com/fergusstrange/embedded-postgres"
 )
@@ -87,15 +89,27 @@ func programsIn(ctx context.Context, dir string) (programs, error) {
 	return p, nil
 }
 
+// MirrorVariable names the environment variable with another Maven repository
+// to download PostgreSQL's programs from.
+const MirrorVariable = "SWITCHBOARD_POSTGRES_MIRROR"
+
 // downloadPrograms brings the programs once into a cache directory that the
 // unprivileged user can read, and finds them there from then on.
 func downloadPrograms(ctx context.Context) (programs, error) {
-	version := embedded.V17
-	dir, err := programCache()
+	cache, err := programCache()
 	if err != nil {
 		return programs{}, err
 	}
-	dir = filepath.Join(dir, "postgres-"+string(version))
+	mirror := os.Getenv(MirrorVariable)
+	if mirror == "" {
+		mirror = "https://repo1.maven.org/maven2"
+	}
+	return downloadInto(ctx, cache, mirror)
+}
+
+func downloadInto(ctx context.Context, cache, mirror string) (programs, error) {
+	version := embedded.V17
+	dir := filepath.Join(cache, "postgres-"+string(version))
 	if p, err := programsIn(ctx, filepath.Join(dir, "bin")); err == nil {
 		return p, nil
 	}
@@ -117,18 +131,33 @@ func downloadPrograms(ctx context.Context) (programs, error) {
 	server := embedded.NewDatabase(embedded.DefaultConfig().
 		Version(version).
 		Port(port).
+		BinaryRepositoryURL(mirror).
 		CachePath(filepath.Join(dir, "archive")).
 		BinariesPath(dir).
 		RuntimePath(filepath.Join(scratch, "run")).
 		DataPath(filepath.Join(scratch, "data")).
-		Logger(&strings.Builder{}))
-	startErr := server.Start()
-	if startErr == nil {
-		_ = server.Stop()
+		Logger(io.Discard))
+	started := make(chan error, 1)
+	go func() {
+		err := server.Start()
+		if err == nil {
+			err = server.Stop()
+		}
+		started <- err
+	}()
+	// The library's requests have no timeout of their own.
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	select {
+	case err = <-started:
+	case <-ctx.Done():
+		return programs{}, fmt.Errorf("download PostgreSQL %s from %s: %w", version, mirror, ctx.Err())
 	}
-	p, err := programsIn(ctx, filepath.Join(dir, "bin"))
-	if err != nil {
-		return programs{}, fmt.Errorf("download PostgreSQL %s for %s/%s: %w", version, runtime.GOOS, runtime.GOARCH, errors.Join(startErr, err))
+	p, missing := programsIn(ctx, filepath.Join(dir, "bin"))
+	if missing != nil {
+		_ = os.Remove(dir) // only when nothing came
+		return programs{}, fmt.Errorf("download PostgreSQL %s for %s/%s from %s: %w",
+			version, runtime.GOOS, runtime.GOARCH, mirror, errors.Join(err, missing))
 	}
 	return p, nil
 }
