@@ -20,7 +20,7 @@ import (
 
 // call is one JSON-RPC request on its way.
 type call struct {
-	*handler
+	*Handler
 	r       *http.Request
 	w       http.ResponseWriter
 	persona persona.Persona

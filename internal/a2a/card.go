@@ -33,10 +33,10 @@ const prose = "This agent takes no work over A2A: plain messages are refused. It
 	"Sending one needs no HTTP authentication, its provenance is in the message; reading, listing and canceling them takes a bearer token for this URL. " +
 	"Once approved, the task's artifact names an MCP endpoint, where work is handed over."
 
-func (h *handler) url(slug string) string { return h.PublicURL + "/a2a/" + slug }
+func (h *Handler) url(slug string) string { return h.PublicURL + "/a2a/" + slug }
 
 // card10 builds the A2A 1.0 card; it claims what works here now.
-func (h *handler) card10(p persona.Persona) *a2a.AgentCard {
+func (h *Handler) card10(p persona.Persona) *a2a.AgentCard {
 	const scheme = a2a.SecuritySchemeName("friend")
 	card := &a2a.AgentCard{
 		Name:        p.Name,
@@ -70,7 +70,7 @@ func (h *handler) card10(p persona.Persona) *a2a.AgentCard {
 }
 
 // extension holds what a stranger needs to ask.
-func (h *handler) extension(p persona.Persona) a2a.AgentExtension {
+func (h *Handler) extension(p persona.Persona) a2a.AgentExtension {
 	offers := make([]scope.Offer, 0, len(p.Offers))
 	for _, o := range p.Offers {
 		o.Limits = o.Full().Partial() // the server's defaults spelled out: strangers need not know them
@@ -118,7 +118,7 @@ func host(publicURL string) string {
 }
 
 // card03 is the same persona's card in the form of 0.3.
-func (h *handler) card03(p persona.Persona) *legacy.AgentCard {
+func (h *Handler) card03(p persona.Persona) *legacy.AgentCard {
 	c := h.card10(p)
 	ext := c.Capabilities.Extensions[0]
 	card := &legacy.AgentCard{
@@ -144,13 +144,13 @@ func (h *handler) card03(p persona.Persona) *legacy.AgentCard {
 	return card
 }
 
-type form func(h *handler, p persona.Persona) any
+type form func(h *Handler, p persona.Persona) any
 
-func cardV1(h *handler, p persona.Persona) any  { return h.card10(p) }
-func cardV03(h *handler, p persona.Persona) any { return h.card03(p) }
+func cardV1(h *Handler, p persona.Persona) any  { return h.card10(p) }
+func cardV03(h *Handler, p persona.Persona) any { return h.card03(p) }
 
 // signed is the card's JSON with its signature.
-func (h *handler) signed(ctx context.Context, card any) ([]byte, error) {
+func (h *Handler) signed(ctx context.Context, card any) ([]byte, error) {
 	plain, err := json.Marshal(card)
 	if err != nil {
 		return nil, fmt.Errorf("encode card: %w", err)
@@ -167,7 +167,7 @@ func (h *handler) signed(ctx context.Context, card any) ([]byte, error) {
 	return append(append(out, sigs...), '}'), nil
 }
 
-func (h *handler) card(of form) http.HandlerFunc {
+func (h *Handler) card(of form) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		p, err := h.Personas.BySlug(r.Context(), r.PathValue("persona"))
 		if refusal.CodeOf(err) == refusal.NotFound {
@@ -203,7 +203,7 @@ func cached(w http.ResponseWriter, r *http.Request, media string, body []byte) {
 	_, _ = w.Write(body)
 }
 
-func (h *handler) broken(w http.ResponseWriter, r *http.Request, err error) {
+func (h *Handler) broken(w http.ResponseWriter, r *http.Request, err error) {
 	h.Log.ErrorContext(r.Context(), "a2a", "path", r.URL.Path, "error", err)
 	w.Header().Set("Content-Type", mediaJSON)
 	w.WriteHeader(http.StatusInternalServerError)
@@ -214,7 +214,7 @@ func (h *handler) broken(w http.ResponseWriter, r *http.Request, err error) {
 const maxCatalog = 10_000
 
 // catalog lists the cards of listed personas (RFC 9727), and nothing else.
-func (h *handler) catalog(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) catalog(w http.ResponseWriter, r *http.Request) {
 	type link struct {
 		Href string `json:"href"`
 		Type string `json:"type"`
@@ -239,7 +239,7 @@ func (h *handler) catalog(w http.ResponseWriter, r *http.Request) {
 	cached(w, r, `application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727"`, body)
 }
 
-func (h *handler) jwks(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) jwks(w http.ResponseWriter, r *http.Request) {
 	keys, err := h.Keys.Public(r.Context())
 	var body []byte
 	if err == nil {

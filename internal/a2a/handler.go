@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
@@ -57,14 +58,28 @@ type Deps struct {
 	ClientAddress func(*http.Request) netip.Addr
 }
 
-type handler struct{ Deps }
+// Handler serves A2A for one instance.
+type Handler struct{ Deps }
 
-// Routes registers the public paths of A2A on mux.
-func Routes(mux *http.ServeMux, d Deps) {
+// New returns the handler of d.
+func New(d Deps) *Handler {
 	if d.Log == nil {
 		d.Log = slog.Default()
 	}
-	h := &handler{d}
+	return &Handler{d}
+}
+
+// Card returns the signed A2A 1.0 card of a persona that is not off.
+func (h *Handler) Card(ctx context.Context, slug string) (json.RawMessage, error) {
+	p, err := h.Personas.BySlug(ctx, slug)
+	if err != nil {
+		return nil, err
+	}
+	return h.signed(ctx, h.card10(p))
+}
+
+// Routes registers the public paths of A2A on mux.
+func (h *Handler) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /.well-known/api-catalog", h.catalog)
 	mux.HandleFunc("GET /.well-known/jwks.json", h.jwks)
 	mux.HandleFunc("GET /a2a/{persona}/.well-known/agent-card.json", h.card(cardV1))
@@ -82,13 +97,13 @@ func unknown(w http.ResponseWriter) {
 }
 
 // rpc serves one JSON-RPC request.
-func (h *handler) rpc(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) rpc(w http.ResponseWriter, r *http.Request) {
 	p, err := h.Personas.BySlug(r.Context(), r.PathValue("persona"))
 	if refusal.CodeOf(err) == refusal.NotFound {
 		unknown(w)
 		return
 	}
-	call := &call{handler: h, r: r, w: w, persona: p}
+	call := &call{Handler: h, r: r, w: w, persona: p}
 	if err != nil {
 		call.fail(err)
 		return

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"switchboard/internal/postgres"
+	"switchboard/internal/server"
+)
+
+func newAdminCommand() *cobra.Command {
+	c := &cobra.Command{Use: "admin", Short: "What the operator of an instance does"}
+	c.AddCommand(newMigrateCommand(), newSealKeyCommand(), newCheckCommand())
+	return c
+}
+
+func newMigrateCommand() *cobra.Command {
+	var database string
+	c := &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the database to this program's schema",
+		Long:  "Brings the database to this program's schema, under an advisory lock. Needs a direct connection, past any pooler, and a role that may create tables.",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			for _, name := range []string{"SWITCHBOARD_DIRECT_DATABASE_URL", "SWITCHBOARD_DATABASE_URL"} {
+				if database == "" {
+					database = os.Getenv(name)
+				}
+			}
+			if database == "" {
+				return errors.New("give --database-url, or set SWITCHBOARD_DATABASE_URL")
+			}
+			if err := postgres.Migrate(c.Context(), database); err != nil {
+				return err
+			}
+			fmt.Fprintln(c.OutOrStdout(), "the database is up to date")
+			return nil
+		},
+	}
+	c.Flags().StringVar(&database, "database-url", "", "postgres://…")
+	return c
+}
+
+func newSealKeyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "seal-key",
+		Short: "Make a sealing key for the setting seal_key",
+		Args:  cobra.NoArgs,
+		Run:   func(c *cobra.Command, _ []string) { fmt.Fprintln(c.OutOrStdout(), newSealKey()) },
+	}
+}
+
+func newCheckCommand() *cobra.Command {
+	var config string
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Tell what is wrong with the configuration, and how to mend it",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := server.Load(config, os.Environ())
+			if err != nil {
+				return err
+			}
+			return server.Diagnose(c.Context(), cfg, c.OutOrStdout())
+		},
+	}
+	c.Flags().StringVar(&config, "config", os.Getenv("SWITCHBOARD_CONFIG"), "configuration file")
+	return c
+}

@@ -1,0 +1,72 @@
+// Command switchboard is the whole program: the instance (serve, dev, demo),
+// the requester's side (friend, connect) and the operator's (admin). It holds
+// flags and wiring only.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := newRootCommand().ExecuteContext(ctx)
+	stop()
+	if err == nil {
+		return
+	}
+	var code exitCode
+	if errors.As(err, &code) {
+		os.Exit(int(code))
+	}
+	fmt.Fprintln(os.Stderr, "switchboard:", err)
+	os.Exit(1)
+}
+
+// exitCode ends the program with a status and no message of ours.
+type exitCode int
+
+// Error names the status.
+func (c exitCode) Error() string { return fmt.Sprintf("exit status %d", int(c)) }
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "switchboard",
+		Short: "The door with a person at it: agents of different people hand each other work",
+		Long: `Switchboard lets agents of different people hand each other work, once a person said yes.
+
+Look around:        switchboard dev
+See the whole loop: switchboard demo
+Run an instance:    switchboard admin migrate && switchboard serve
+Ask for friendship: switchboard friend request <card URL>`,
+		Version:       version(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newServeCommand(), newDevCommand(), newDemoCommand(), newAdminCommand(), newFriendCommand(), newConnectCommand(), newDevPostgresCommand())
+	return root
+}
+
+// version is the module's version, or the commit it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			return "devel-" + s.Value[:12]
+		}
+	}
+	return "devel"
+}
