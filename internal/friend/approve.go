@@ -181,7 +181,7 @@ func (s *Store) vend(ctx context.Context, tx pgx.Tx, r Request, p persona.Person
 	err := s.o.Endpoints.VendPeer(ctx, tx, endpoint.PeerSpec{
 		ID: g.EndpointID, Owner: g.Owner, AgentID: g.AgentID, PersonaID: g.PersonaID, Persona: g.Persona,
 		GrantID: g.ID, Line: g.Line, Scope: g.Scope,
-		Identity: g.Identity.Hash, CallsItself: g.From.Name, KeyThumbprint: g.Key,
+		Identity: g.Identity.Hash, IdentityText: g.Identity.Text(), CallsItself: g.From.Name, KeyThumbprint: g.Key,
 		ExpiresAt: g.ExpiresAt,
 	})
 	if err != nil {

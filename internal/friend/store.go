@@ -187,6 +187,5 @@ func (s *Store) record(ctx context.Context, tx pgx.Tx, e activity.Event) error {
 // The actors of activity events.
 func actorHuman(id uuid.UUID) string   { return "human:" + id.String() }
 func actorIdentity(hash []byte) string { return "identity:" + hex.EncodeToString(hash) }
-func actorKey(jkt string) string       { return "key:" + jkt }
 
 const actorSystem = "system"
