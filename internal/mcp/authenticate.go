@@ -1,0 +1,110 @@
+package mcp
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"switchboard/internal/endpoint"
+	"switchboard/internal/refusal"
+)
+
+// unauthorizedBody is the whole body of every 401.
+const unauthorizedBody = `{"error":"invalid_token"}`
+
+// errToken is every way in which a request holds no good token: what was wrong
+// must not show in the answer.
+var errToken = refusal.New(refusal.Unauthenticated, "invalid token")
+
+// authenticate resolves the token of a request. Its error is errToken or, when
+// nobody could tell because of a fault of ours, what went wrong.
+func (h *handler) authenticate(r *http.Request, segment string) (endpoint.Caller, error) {
+	none := endpoint.Caller{}
+	if len(r.Header["Authorization"]) != 1 {
+		return none, errToken
+	}
+	kind, bearer, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	if bearer = strings.TrimSpace(bearer); !ok || bearer == "" {
+		return none, errToken
+	}
+	id, ok := parseID(segment)
+	if !ok {
+		return none, errToken
+	}
+	c, err := h.Endpoints.Authenticate(r.Context(), id, bearer)
+	if err != nil {
+		if refusal.CodeOf(err) == refusal.Unauthenticated {
+			return none, errToken
+		}
+		return none, fmt.Errorf("authenticate at endpoint %s: %w", id, err)
+	}
+	err = h.Endpoints.Proven(r.Context(), c.ProofKey, endpoint.Presented{
+		Scheme: kind, Bearer: bearer, Method: r.Method, URL: h.endpointURL(id), Proofs: r.Header.Values("DPoP"),
+	})
+	switch {
+	case refusal.CodeOf(err) == refusal.Unauthenticated, err == nil && c.Endpoint.ID != id:
+		return none, errToken
+	case err != nil:
+		return none, fmt.Errorf("proof at endpoint %s: %w", id, err)
+	}
+	return c, nil
+}
+
+// parseID reads the one spelling of a UUID that this instance writes.
+func parseID(s string) (uuid.UUID, bool) {
+	if len(s) != 36 {
+		return uuid.UUID{}, false
+	}
+	id, err := uuid.Parse(s)
+	return id, err == nil && id.String() == strings.ToLower(s)
+}
+
+// challenge is the WWW-Authenticate of an endpoint's 401: the same for every
+// cause, computed from the URL alone.
+func (h *handler) challenge(segment string) string {
+	if s, err := url.PathUnescape(segment); err == nil {
+		segment = url.PathEscape(s)
+	} else {
+		segment = url.PathEscape(segment)
+	}
+	return `Bearer resource_metadata="` + h.PublicURL + "/.well-known/oauth-protected-resource/mcp/" + segment + `"`
+}
+
+// refuse answers a request whose caller is not known: refuseToken, or 503 when
+// the fault is ours, so that no client throws its token away over an outage.
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request, segment string, err error) {
+	if refusal.CodeOf(err) == refusal.Unauthenticated {
+		h.refuseToken(w, segment)
+		return
+	}
+	if r.Context().Err() == nil {
+		h.Log.ErrorContext(r.Context(), "mcp: no caller", "error", err)
+	}
+	w.Header().Set("Retry-After", "1")
+	plainError(w, http.StatusServiceUnavailable, "try again")
+}
+
+// refuseToken is the answer to everybody without a good token.
+func (h *handler) refuseToken(w http.ResponseWriter, segment string) {
+	hd := w.Header()
+	hd.Set("Content-Type", "application/json")
+	hd.Set("Cache-Control", "no-store")
+	hd.Set("WWW-Authenticate", h.challenge(segment))
+	w.WriteHeader(http.StatusUnauthorized)
+	_, _ = io.WriteString(w, unauthorizedBody)
+}
+
+// refuseScope answers a call that the endpoint allows and this token does not
+// (RFC 6750 section 3.1). want are the scope strings that would allow it.
+func (h *handler) refuseScope(w http.ResponseWriter, segment string, want []string) {
+	hd := w.Header()
+	hd.Set("Content-Type", "application/json")
+	hd.Set("Cache-Control", "no-store")
+	hd.Set("WWW-Authenticate", h.challenge(segment)+`, error="insufficient_scope", scope="`+strings.Join(want, " ")+`"`)
+	w.WriteHeader(http.StatusForbidden)
+	_, _ = io.WriteString(w, `{"error":"insufficient_scope"}`)
+}

@@ -1,0 +1,163 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"switchboard/internal/endpoint"
+	"switchboard/internal/refusal"
+)
+
+// exchange is one request and its answer.
+type exchange struct {
+	h       *handler
+	w       http.ResponseWriter
+	r       *http.Request
+	segment string // of the URL, as it came
+	caller  endpoint.Caller
+	modern  bool
+	id      jsontext.Value
+}
+
+// Refreshed at most this often within one call: an endpoint that changes
+// faster than a call can be made is somebody else's loop.
+const maxRefresh = 4
+
+// errNoTool is how a call of a tool that the caller does not have ends,
+// whether or not such a tool exists.
+var errNoTool = errors.New("no such tool")
+
+// errNarrowToken ends a call that the endpoint allows and the token does not.
+type errNarrowToken struct{ want []string }
+
+func (errNarrowToken) Error() string { return "the token holds less than its endpoint" }
+
+// serve answers the message in body and gives the buffer back as soon as
+// nothing points into it.
+func (x *exchange) serve(body *bytes.Buffer) {
+	held := body
+	defer func() { giveBack(held) }()
+	e, refused := parseEnvelope(body.Bytes())
+	x.id = e.id
+	if refused == nil {
+		m := readMeta(e.meta)
+		x.modern, refused = checkEra(x.r.Header, e, m)
+		if refused == nil && e.method == "tools/call" && e.id != nil {
+			c, err := x.prepare(e, m)
+			giveBack(held)
+			held = nil
+			x.call(c, err)
+			return
+		}
+	}
+	if refused != nil {
+		x.refuse(refused)
+		return
+	}
+	x.h.rest.serve(x, e, body.Bytes())
+}
+
+// call is one tools/call, decoded and freed from the body's buffer.
+type call struct {
+	h       *handler
+	x       *exchange
+	ctx     context.Context
+	caller  endpoint.Caller
+	began   time.Time
+	name    string
+	tool    *tool
+	args    any // what tool.decode made of the arguments
+	refresh int
+}
+
+// prepare decodes the arguments. Its error belongs into the tool's result.
+func (x *exchange) prepare(e envelope, m requestMeta) (*call, error) {
+	c := &call{h: x.h, x: x, ctx: x.r.Context(), caller: x.caller, began: time.Now(), name: e.name}
+	c.tool = toolOf(x.caller, e.name)
+	if c.tool == nil {
+		return c, nil
+	}
+	if e.stray != "" {
+		return c, refusal.Invalid(e.stray, "params have a member %q that this server cannot honour", bounded(e.stray))
+	}
+	args := e.arguments
+	if args == nil || args.Kind() == 'n' {
+		args = jsontext.Value("{}")
+	}
+	if err := checkArguments(args); err != nil {
+		return c, err
+	}
+	var err error
+	c.args, err = c.tool.decode(args, m)
+	return c, err
+}
+
+// call carries a prepared call out and writes its answer.
+func (x *exchange) call(c *call, err error) {
+	if c.tool == nil {
+		x.noTool()
+		return
+	}
+	var result any
+	if err == nil {
+		result, err = c.carryOut()
+	}
+	var narrow errNarrowToken
+	switch {
+	case err == nil:
+		x.result(result)
+	case errors.Is(err, errNoTool):
+		x.noTool()
+	case errors.As(err, &narrow):
+		x.h.refuseScope(x.w, x.segment, narrow.want)
+	case refusal.CodeOf(err) == refusal.Unauthenticated:
+		x.h.refuseToken(x.w, x.segment)
+	case x.r.Context().Err() != nil:
+		// The client has gone; there is nobody to answer.
+	default:
+		x.failure(err)
+	}
+}
+
+// carryOut makes the call as the caller that it was resolved to, and again as
+// the caller that the database knows when a domain package says that the
+// endpoint has changed since.
+func (c *call) carryOut() (any, error) {
+	for {
+		if err := c.narrowToken(); err != nil {
+			return nil, err
+		}
+		result, err := c.tool.run(c)
+		if err == nil || !errors.Is(err, endpoint.ErrStale) {
+			return result, err
+		}
+		if c.refresh++; c.refresh > maxRefresh {
+			return nil, refusal.New(refusal.Unavailable, "the endpoint keeps changing; try again").After(time.Second)
+		}
+		if c.caller, err = c.h.Endpoints.Refresh(c.ctx, c.caller); err != nil {
+			return nil, err
+		}
+		if toolOf(c.caller, c.name) != c.tool {
+			return nil, errNoTool
+		}
+	}
+}
+
+// left is what remains of a wait that began with the call.
+func (c *call) left(wait time.Duration) time.Duration {
+	return max(0, wait-time.Since(c.began))
+}
+
+// lengthen lets the connection live as long as the wait and its answer.
+func (c *call) lengthen(wait time.Duration) {
+	const grace = 30 * time.Second
+	rc := http.NewResponseController(c.x.w)
+	until := time.Now().Add(wait + grace)
+	_ = rc.SetReadDeadline(until) // not supported by every writer, and then not needed
+	_ = rc.SetWriteDeadline(until)
+}
