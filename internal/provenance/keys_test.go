@@ -166,7 +166,6 @@ func TestKeys(t *testing.T) {
 		b := setup(t)
 		entry := b.w.Entries()[0]
 		entry.Issuer += "/"
-		entry.Discovery = b.w.URL("plain") + "/.well-known/openid-configuration"
 		_, err := b.keys.Discover(t.Context(), &entry)
 		require.Equal(t, refusal.Unavailable, refusal.CodeOf(err))
 		require.ErrorContains(t, err, "the document is of issuer")

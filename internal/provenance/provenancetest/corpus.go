@@ -20,9 +20,11 @@ import (
 // Case is a good request changed in one way. Everything in it is optional;
 // without changes the request is good.
 //
-// In strings, "@now", "@now-700" stand for seconds since 1970, "@iss:plain" for
-// an issuer's URL, "@jwk:agent" for a public key, "@kid" for nothing special,
-// and "{{x*300}}" for 300 times x.
+// In strings, "@now", "@now-700" stand for seconds since 1970, "@iss:plain" and
+// "@iss:plain|/x" for an issuer with nothing or /x after it, "@server|/x" for a
+// place on the world's server, where a fetch would be noticed, "@jwk:agent" and
+// "@jkt:agent" for a public key and its thumbprint, and "{{x*300}}" for 300
+// times x.
 type Case struct {
 	Name    string `json:"name"`
 	Reason  string `json:"reason"` // expected code; "" for accepted
@@ -224,6 +226,9 @@ func (w *World) text(s string) string {
 	if name, ok := strings.CutPrefix(s, "@iss:"); ok {
 		name, rest, _ := strings.Cut(name, "|")
 		return w.URL(name) + rest
+	}
+	if path, ok := strings.CutPrefix(s, "@server|"); ok {
+		return w.Server.URL + path
 	}
 	if name, ok := strings.CutPrefix(s, "@jkt:"); ok {
 		return w.agents[name].Thumbprint()

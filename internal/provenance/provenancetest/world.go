@@ -31,7 +31,8 @@ const LoginClient = "login-client"
 // TenantID is the tenant of the person at the issuer "tenants".
 const TenantID = "11111111-2222-3333-4444-555555555555"
 
-// World is a target and the issuers around it, all on one loopback server:
+// World is a target and the issuers around it, whose configuration and keys one
+// loopback server hands out:
 //
 //	plain     accepted, no conditions; has the alias "plain.example"
 //	strict    max_auth_age 3600, acr, amr, and all conditions
@@ -139,15 +140,23 @@ func (w *World) Cache(value string) {
 	w.cache = value
 }
 
-// URL returns the issuer of that name.
+// URL returns the issuer of that name, as it stands in tokens. Nobody answers
+// there: configuration and keys come from Server, as the entries say.
 func (w *World) URL(name string) string {
 	switch name {
 	case "tenants-literal":
-		return w.Server.URL + "/tenants/{tenantid}/v2.0"
+		return "https://tenants.issuer.example/{tenantid}/v2.0"
 	case "tenants":
-		return w.Server.URL + "/tenants/" + TenantID + "/v2.0"
+		return "https://tenants.issuer.example/" + TenantID + "/v2.0"
 	}
-	return w.Server.URL + "/" + name
+	return "https://" + name + ".issuer.example"
+}
+
+// KeySet returns the published keys as a JWK set.
+func (w *World) KeySet() jose.JSONWebKeySet {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return jose.JSONWebKeySet{Keys: w.published}
 }
 
 func (w *World) serve(rw http.ResponseWriter, r *http.Request) {
@@ -156,12 +165,9 @@ func (w *World) serve(rw http.ResponseWriter, r *http.Request) {
 	switch {
 	case w.broken:
 		http.Error(rw, "down", http.StatusInternalServerError)
-	case strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration"):
+	case strings.HasPrefix(r.URL.Path, "/configuration/"):
 		w.Discoveries.Add(1)
-		issuer := w.Server.URL + strings.TrimSuffix(r.URL.Path, "/.well-known/openid-configuration")
-		if strings.HasPrefix(r.URL.Path, "/tenants/") {
-			issuer = w.Server.URL + "/tenants/{tenantid}/v2.0"
-		}
+		issuer := w.URL(strings.TrimPrefix(r.URL.Path, "/configuration/"))
 		_ = json.NewEncoder(rw).Encode(map[string]any{
 			"issuer": issuer, "jwks_uri": w.Server.URL + "/keys", "authorization_endpoint": w.Server.URL + "/authorize", "token_endpoint": w.Server.URL + "/token",
 		})
@@ -179,7 +185,7 @@ func (w *World) serve(rw http.ResponseWriter, r *http.Request) {
 func (w *World) Entries() []provenance.Issuer {
 	entry := func(name string) provenance.Issuer {
 		return provenance.Issuer{
-			Issuer: w.URL(name), Name: name, Algs: []string{"RS256", "ES256", "EdDSA", "Ed25519"}, Identity: []string{"iss", "sub"},
+			Issuer: w.URL(name), Name: name, Discovery: w.Server.URL + "/configuration/" + name, Algs: []string{"RS256", "ES256", "EdDSA", "Ed25519"}, Identity: []string{"iss", "sub"},
 			Provenance: &provenance.ProvenanceClients{ClientIDs: []string{Client, "second-client"}},
 			Login:      &provenance.LoginClient{ClientID: LoginClient},
 		}
@@ -192,8 +198,7 @@ func (w *World) Entries() []provenance.Issuer {
 	strict.Provenance.ACR = []string{"gold", "platinum"}
 	strict.Provenance.AMR = []string{"mfa"}
 	strict.Conditions = provenance.Conditions{EmailDomain: []string{"alice.example"}, HostedDomain: []string{"alice.example"}, Tenant: []string{TenantID}}
-	tenants := entry("tenants")
-	tenants.Issuer = w.Server.URL + "/tenants/{tenantid}/v2.0"
+	tenants := entry("tenants-literal")
 	tenants.Identity = []string{"iss", "tid", "oid"}
 	login := entry("login")
 	login.Provenance = nil
@@ -202,7 +207,7 @@ func (w *World) Entries() []provenance.Issuer {
 
 // MayAsk lists the issuers that the persona lets ask.
 func (w *World) MayAsk() []string {
-	return []string{w.URL("plain"), w.URL("strict"), w.Server.URL + "/tenants/{tenantid}/v2.0", w.URL("login"), w.URL("unknown")}
+	return []string{w.URL("plain"), w.URL("strict"), w.URL("tenants-literal"), w.URL("login"), w.URL("unknown")}
 }
 
 // Target is what the world's requests are checked against.
