@@ -1,0 +1,38 @@
+# Everything that a person or a machine does with this checkout.
+# Needs Go; PostgreSQL's programs are found on the machine or fetched once.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := .bin
+PROGRAM := $(BIN)/switchboard
+LINT_VERSION := v2.5.0
+TEST_FLAGS ?=
+SOAK ?= 15m
+BENCH_JSON ?= bench.json
+
+.PHONY: help run demo test lint e2e bench soak interop conformance build clean
+
+help: ## this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+build: ## the program, in .bin/
+	@mkdir -p $(BIN)
+	@go build -o $(PROGRAM) ./cmd/switchboard
+
+run: build ## one instance on http://127.0.0.1:8080 to look around in
+	@$(PROGRAM) dev --dir .data
+
+demo: build ## the whole loop between two fresh instances, over the wire
+	@$(PROGRAM) demo
+
+test: build ## every test, with the race detector, on a real PostgreSQL
+	@$(PROGRAM) dev-postgres -- go test -race -timeout 9m $(TEST_FLAGS) ./...
+
+lint: ## formatting, vet, and every linter of .golangci.yml
+	@test -z "$$(gofmt -l cmd internal migrations specs)" || { echo "not gofmt'ed:"; gofmt -l cmd internal migrations specs; exit 1; }
+	@go vet ./...
+	@test -x $(BIN)/golangci-lint-$(LINT_VERSION) || { mkdir -p $(BIN); GOBIN=$(CURDIR)/$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION) && mv $(BIN)/golangci-lint $(BIN)/golangci-lint-$(LINT_VERSION); }
+	@$(BIN)/golangci-lint-$(LINT_VERSION) run ./...
+
+clean: ## what was built and what development kept
+	@rm -rf $(BIN) .data .shots bench.json
