@@ -46,7 +46,7 @@ func (s *Store) Authorizable(ctx context.Context, p Person, resource string, sco
 
 func (s *Store) target(ctx context.Context, q querier, p Person, url string, scope []string) (Target, error) {
 	r, ok := s.resource(url)
-	if !ok {
+	if !ok || len(p.Identity) == 0 {
 		return Target{}, errTarget
 	}
 	// A client asks for it to get a refresh token; here it always does.
@@ -248,7 +248,7 @@ type RefreshGrant struct {
 	ProofKey          string
 }
 
-// Refresh answers a refresh token with a new pair; the old one is then used up.
+// RefreshToken answers a refresh token with a new pair; the old one is then used up.
 // One that comes a second time was copied by somebody, and nobody can tell by
 // whom: everything of its authorization ends (RFC 9700 §4.14.2).
 func (s *Store) RefreshToken(ctx context.Context, g RefreshGrant) (Token, error) {

@@ -18,8 +18,8 @@ import (
 const AccessLifetime = 15 * time.Minute
 
 // RegisterKey remembers an agent's public key and that it has a stored request
-// at the persona (slug), in the transaction that stores the request. Doing it
-// again changes nothing.
+// at the persona (slug), in the transaction that stores the request. identity is
+// nil while nobody has signed in for it. Doing it again changes nothing.
 func (s *Store) RegisterKey(ctx context.Context, tx pgx.Tx, jkt string, jwk json.RawMessage, persona string, identity []byte) error {
 	key, err := provenance.ParsePublicKey(jwk)
 	if err != nil {
@@ -31,6 +31,9 @@ func (s *Store) RegisterKey(ctx context.Context, tx pgx.Tx, jkt string, jwk json
 	if _, err := tx.Exec(ctx, `
 		INSERT INTO endpoint_key (thumbprint, jwk) VALUES ($1, $2) ON CONFLICT (thumbprint) DO NOTHING`, jkt, key.JWK()); err != nil {
 		return fmt.Errorf("register key: %w", err)
+	}
+	if identity == nil {
+		identity = []byte{} // nobody's: see target
 	}
 	if _, err := tx.Exec(ctx, `
 		INSERT INTO endpoint_key_persona (thumbprint, persona, identity) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, jkt, persona, identity); err != nil {

@@ -124,9 +124,11 @@ func (s *Store) changed(owner, id uuid.UUID) {
 	}
 }
 
-// InUse says what of this package lives on an agent or, when persona is not
-// zero, on one of its personas; "" when nothing does. See persona.Dependents.
-func (s *Store) InUse(ctx context.Context, tx pgx.Tx, owner, agent, persona uuid.UUID) (string, error) {
+// Dependents says what of this package lives on an agent or, when persona is
+// not zero, on one of its personas; "" when nothing does. It is a
+// persona.Dependents, and no method, because the store of personas is made
+// before that of endpoints.
+func Dependents(ctx context.Context, tx pgx.Tx, owner, agent, persona uuid.UUID) (string, error) {
 	var alive bool
 	err := tx.QueryRow(ctx, `
 		SELECT EXISTS (
