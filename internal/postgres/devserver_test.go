@@ -1,3 +1,5 @@
+//go:build unix
+
 package postgres_test
 
 import (
@@ -28,17 +30,6 @@ func reachableDir(t *testing.T) string {
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o755))
 	return dir
-}
-
-func query[T any](t *testing.T, url, sql string, args ...any) T {
-	t.Helper()
-	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, url)
-	require.NoError(t, err)
-	defer conn.Close(ctx)
-	var v T
-	require.NoError(t, conn.QueryRow(ctx, sql, args...).Scan(&v))
-	return v
 }
 
 func TestDevServer_SurvivesKillAndRestart(t *testing.T) {

@@ -6,6 +6,9 @@ import (
 	"os"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
 	"switchboard/internal/postgres"
 	"switchboard/internal/postgres/pgtest"
 )
@@ -30,4 +33,15 @@ func own(dir string) {
 	}
 	fmt.Println(s.Pid())
 	select {}
+}
+
+func query[T any](t *testing.T, url, sql string, args ...any) T {
+	t.Helper()
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, url)
+	require.NoError(t, err)
+	defer conn.Close(ctx)
+	var v T
+	require.NoError(t, conn.QueryRow(ctx, sql, args...).Scan(&v))
+	return v
 }
