@@ -112,7 +112,7 @@ func (s *Store) apply(ctx context.Context, tx pgx.Tx, g Grant, c change, now tim
 	}
 	return s.notify(ctx, tx, Notice{
 		Kind: "grant.changed", Owner: g.Owner, Identity: g.Identity.Hash, Persona: g.Persona,
-		RequestID: g.RequestID, GrantID: g.ID, State: string(state), ExpiresAt: expires,
+		RequestID: g.RequestID, GrantID: g.ID, State: string(state), Event: c.kind, ExpiresAt: expires,
 	})
 }
 

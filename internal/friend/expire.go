@@ -154,7 +154,7 @@ func (s *Store) markExpired(ctx context.Context, tx pgx.Tx, g Grant) error {
 	}
 	return s.notify(ctx, tx, Notice{
 		Kind: "grant.changed", Owner: g.Owner, Identity: g.Identity.Hash, Persona: g.Persona,
-		RequestID: g.RequestID, GrantID: g.ID, State: string(GrantExpired), ExpiresAt: g.ExpiresAt,
+		RequestID: g.RequestID, GrantID: g.ID, State: string(GrantExpired), Event: "grant.expired", ExpiresAt: g.ExpiresAt,
 	})
 }
 

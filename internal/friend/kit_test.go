@@ -314,3 +314,9 @@ func (b *bundle) refusedStoringNothing(want refusal.Code, do func() error) {
 	refused(b.t, want, do())
 	require.Equal(b.t, before, b.rows())
 }
+
+// pgtestOpen is a second replica's pool on the same database.
+func pgtestOpen(b *bundle) *pgxpool.Pool {
+	b.t.Helper()
+	return pgtest.Open(b.t, b.pool.Config().ConnString())
+}

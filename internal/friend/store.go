@@ -58,6 +58,7 @@ type Notice struct {
 	RequestID uuid.UUID
 	GrantID   uuid.UUID // zero when there is none
 	State     string    // of the request or grant, after
+	Event     string    // grant.changed: what happened, as the activity names it (grant.narrowed, grant.left, ...)
 	ExpiresAt time.Time
 }
 
