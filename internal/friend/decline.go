@@ -140,6 +140,7 @@ func (s *Store) Blocks(ctx context.Context, owner uuid.UUID, cursor string, limi
 	}
 	bs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (b Block, err error) {
 		err = row.Scan(&b.ID, &b.Identity.Hash, &b.Identity.Issuer, &b.Identity.Subject, &b.Identity.Email, &b.Identity.Name, &b.Reason, &b.CreatedAt)
+		utc(&b.CreatedAt)
 		return b, err
 	})
 	if err != nil {

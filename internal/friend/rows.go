@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -33,6 +34,7 @@ func (s *Store) scanRequest(row pgx.CollectableRow) (Request, error) {
 		&r.State,
 		&r.Note, &r.mayAskAgain, &todoID, &grantID, &r.CreatedAt, &r.ExpiresAt, &r.DecidedAt, &r.UpdatedAt, &r.Artifact,
 		&r.FirstSeen, &r.Earlier)
+	utc(&r.CreatedAt, &r.ExpiresAt, r.DecidedAt, &r.UpdatedAt, &r.FirstSeen)
 	r.Supersedes, r.TodoID, r.GrantID = zeroIfNil(supersedes), zeroIfNil(todoID), zeroIfNil(grantID)
 	if r.State == AwaitingSignIn {
 		r.SignIn = &SignIn{URL: s.signInURL(r.ID), ExpiresAt: r.ExpiresAt}
@@ -62,6 +64,7 @@ func (s *Store) scanGrant(row pgx.CollectableRow) (Grant, error) {
 		&g.State,
 		&g.ApprovedAt, &g.ExpiresAt, &g.EndedAt,
 		&g.Version, &g.due)
+	utc(&g.ApprovedAt, &g.ExpiresAt, g.EndedAt)
 	g.EndpointURL = s.endpointURL(g.EndpointID)
 	return g, err
 }
@@ -116,6 +119,15 @@ func (s *Store) grant(ctx context.Context, q queryer, rest string, args ...any) 
 // One message each, whether it does not exist or is somebody else's.
 func noRequest() error { return refusal.New(refusal.NotFound, "no such friend request") }
 func noGrant() error   { return refusal.New(refusal.NotFound, "no such grant") }
+
+// utc turns times as pgx gives them, in the zone of this machine, into UTC.
+func utc(times ...*time.Time) {
+	for _, t := range times {
+		if t != nil {
+			*t = t.UTC()
+		}
+	}
+}
 
 func zeroIfNil(id *uuid.UUID) uuid.UUID {
 	if id == nil {
