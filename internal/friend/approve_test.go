@@ -310,3 +310,21 @@ func TestRequest_SaysWhetherTheyHaveBeenHereBefore(t *testing.T) {
 	require.Equal(t, "alice at https://i.example", friend.Identity{Issuer: "https://i.example", Subject: "alice"}.Text())
 	require.Contains(t, b.text(`SELECT title FROM test_todo WHERE request = $1`, first.ID), "alice@alice.example")
 }
+
+func TestDependents_KeepAPersonaWhileItIsAskedOrGranted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	personas := persona.New(b.pool, persona.Options{Queues: b.neighbours, Dependents: []persona.Dependents{friend.Dependents}})
+	r := b.pending(from{})
+	remove := func() error { return personas.Delete(t.Context(), b.bob, b.persona.ID) }
+	b.refusedStoringNothing(refusal.Conflict, remove)
+	g, err := b.store.Approve(t.Context(), b.bob, r.ID, friend.Approval{})
+	require.NoError(t, err)
+	b.refusedStoringNothing(refusal.Conflict, remove)
+	_, err = b.store.Revoke(t.Context(), b.bob, g.ID, true)
+	require.NoError(t, err)
+	require.NoError(t, remove())
+	seen, err := b.store.GetIncoming(t.Context(), b.bob, r.ID)
+	require.NoError(t, err, "decisions are kept for ever")
+	require.Equal(t, friend.Approved, seen.State)
+}

@@ -8,10 +8,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// InUse says what of this package lives on an agent's persona; "" when nothing
-// does, or when persona is zero, since an agent with personas is in use anyway.
-// See persona.Dependents.
-func (s *Store) InUse(ctx context.Context, tx pgx.Tx, owner, _, persona uuid.UUID) (string, error) {
+// Dependents says what of this package lives on an agent's persona; "" when
+// nothing does, or when persona is zero, since an agent with personas is in use
+// anyway. It is a persona.Dependents, and no method, because the store of
+// personas is made before that of friends.
+func Dependents(ctx context.Context, tx pgx.Tx, owner, _, persona uuid.UUID) (string, error) {
 	if persona == uuid.Nil {
 		return "", nil
 	}
