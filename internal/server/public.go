@@ -72,9 +72,9 @@ func clientAddress(trusted []netip.Prefix) func(*http.Request) netip.Addr {
 	}
 }
 
-// requester resolves the bearer of a persona's A2A resource, with its DPoP
+// requesterOf resolves the bearer of a persona's A2A resource, with its DPoP
 // proof when the token is bound to a key (RFC 9449).
-func requester(endpoints *endpoint.Store, publicURL string) func(*http.Request, string) (endpoint.Requester, error) {
+func requesterOf(endpoints *endpoint.Store, publicURL string) func(*http.Request, string) (endpoint.Requester, error) {
 	none := func(cause error) error {
 		return refusal.New(refusal.Unauthenticated, "an access token for this persona's A2A URL is needed").Because(cause)
 	}

@@ -37,6 +37,7 @@ type Server struct {
 	log     *slog.Logger
 	pool    *pgxpool.Pool
 	wake    *postgres.Wake
+	todos   *todo.Store
 	public  http.Handler
 	private http.Handler
 	work    []func(context.Context) error // background loops, ended by their context
@@ -63,22 +64,27 @@ func New(ctx context.Context, c Config, version string, log *slog.Logger) (*Serv
 		return nil, err
 	}
 	s := &Server{config: c, log: log, pool: pool, wake: postgres.NewWake(c.DirectDatabaseURL, postgres.WakeOptions{Logger: log})}
-	if err := s.join(version); err != nil {
+	if err := s.join(ctx, version); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-// Close lets go of the database.
+// Close finishes the batches under way and lets go of the database.
 func (s *Server) Close() {
+	if s.todos != nil {
+		if err := s.todos.Close(context.Background()); err != nil {
+			s.log.Error("close the queue", "error", err)
+		}
+	}
 	s.wake.Close()
 	s.pool.Close()
 }
 
 // join makes the domain packages, gives each what it needs of the others, and
 // mounts the transports.
-func (s *Server) join(version string) error {
+func (s *Server) join(ctx context.Context, version string) error {
 	c := s.config
 	sealer, err := provenance.NewSealer(c.SealKeys[0], c.SealKeys[1:]...)
 	if err != nil {
@@ -88,10 +94,11 @@ func (s *Server) join(version string) error {
 	keys := provenance.NewKeys(guarded)
 	verifier := provenance.NewVerifier(c.Issuers, keys)
 
-	todos, err := todo.New(s.pool, todo.Options{Wake: s.wake, Log: s.log, Record: activity.Record})
+	s.todos, err = todo.Open(ctx, s.pool, s.wake, todo.Options{Logger: s.log})
 	if err != nil {
 		return err
 	}
+	todos := s.todos
 	personas := persona.New(s.pool, persona.Options{Queues: todos, Record: activity.Record, Dependents: []persona.Dependents{endpoint.Dependents}})
 	endpoints := endpoint.New(s.pool, endpoint.Options{
 		PublicURL: c.PublicURL, Personas: personas, Record: activity.Record,
@@ -119,13 +126,13 @@ func (s *Server) join(version string) error {
 	}
 
 	address := clientAddress(c.TrustedProxies)
-	bearer := requester(endpoints, c.PublicURL)
+	bearer := requesterOf(endpoints, c.PublicURL)
 	cards := a2a.New(a2a.Deps{
 		PublicURL: c.PublicURL, Personas: personas, Friends: friends, Keys: persona.NewCardKeys(s.pool, sealer),
 		Issuers: verifier.Issuers(), Log: s.log, Requester: bearer, ClientAddress: address,
 	})
 	tools, err := mcp.New(mcp.Deps{
-		PublicURL: c.PublicURL, Version: version, Endpoints: endpoints, VerifyProof: endpoints.VerifyProof, Todos: todos,
+		PublicURL: c.PublicURL, Version: version, Endpoints: endpoints, Todos: todos,
 		Personas: personas, Friends: friends, Humans: humans, Cards: cards, Log: s.log,
 	})
 	if err != nil {
@@ -144,6 +151,10 @@ func (s *Server) join(version string) error {
 		Session: func(r *http.Request) (human.Session, bool) {
 			session, err := humans.SessionFromRequest(r)
 			return session, err == nil
+		},
+		RedeemSignIn: func(ctx context.Context, r oauth.SignIn) error {
+			_, err := friends.RedeemSignIn(ctx, friend.Redemption{Code: r.Code, Verifier: r.Verifier, RedirectURI: r.RedirectURI, Persona: r.Persona, Key: r.Key})
+			return err
 		},
 	}).Routes(mux)
 	mux.Handle("/mcp/", tools)
