@@ -18,9 +18,9 @@ type checker struct {
 	errs []error
 }
 
-// wrong notes an error at the line of the member that path leads to, or of the
+// wrongf notes an error at the line of the member that path leads to, or of the
 // nearest one above it that is there.
-func (c *checker) wrong(path, format string, args ...any) {
+func (c *checker) wrongf(path, format string, args ...any) {
 	n := c.node
 	line := n.Line
 	for _, step := range strings.Split(path, ".") {
@@ -68,17 +68,17 @@ func (c *checker) entry(e entry) {
 	for n, alg := range e.Algs {
 		if !asymmetric(alg) {
 			// none is no signature; with HMAC everyone who can verify can forge.
-			c.wrong(fmt.Sprintf("algs.%d", n), "%q is not one of the asymmetric algorithms RS*, PS*, ES*, EdDSA, Ed25519", alg)
+			c.wrongf(fmt.Sprintf("algs.%d", n), "%q is not one of the asymmetric algorithms RS*, PS*, ES*, EdDSA, Ed25519", alg)
 		}
 	}
 	if e.Provenance == nil && e.Login == nil {
-		c.wrong("issuer", "the entry has neither provenance nor login, so nobody could use it")
+		c.wrongf("issuer", "the entry has neither provenance nor login, so nobody could use it")
 	}
 	if e.Login != nil && e.Login.ClientID == "" {
-		c.wrong("login.client_id", "is missing")
+		c.wrongf("login.client_id", "is missing")
 	}
 	if e.Login != nil && e.Login.Scope != "" && !slices.Contains(strings.Fields(e.Login.Scope), "openid") {
-		c.wrong("login.scope", "must contain openid, else there is no ID token")
+		c.wrongf("login.scope", "must contain openid, else there is no ID token")
 	}
 	if e.Provenance != nil {
 		c.provenance(e)
@@ -91,7 +91,7 @@ func (c *checker) entry(e entry) {
 // share would leave it open whose keys and conditions count.
 func (c *checker) spellings(e entry) {
 	if e.Issuer == "" {
-		c.wrong("issuer", "is missing")
+		c.wrongf("issuer", "is missing")
 	} else {
 		c.url("issuer", e.Issuer)
 	}
@@ -104,13 +104,13 @@ func (c *checker) spellings(e entry) {
 			path = fmt.Sprintf("aliases.%d", n-1)
 		}
 		if n > 0 && (s == "" || strings.TrimSpace(s) != s) {
-			c.wrong(path, "must be the exact text of iss")
+			c.wrongf(path, "must be the exact text of iss")
 		}
 		if strings.Contains(s, "{") && (strings.Count(s, "{") != 1 || !strings.Contains(s, "/"+tenantTemplate+"/")) {
-			c.wrong(path, "the only template is %s as a whole path segment", tenantTemplate)
+			c.wrongf(path, "the only template is %s as a whole path segment", tenantTemplate)
 		}
 		if other, taken := c.seen[s]; taken && s != "" {
-			c.wrong(path, "is already the issuer or an alias at line %d", other)
+			c.wrongf(path, "is already the issuer or an alias at line %d", other)
 			continue
 		}
 		c.seen[s] = c.node.Line
@@ -123,46 +123,46 @@ func (c *checker) url(path, text string) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http"):
-		c.wrong(path, "must be an https URL")
+		c.wrongf(path, "must be an https URL")
 	case u.Scheme == "http" && (!c.dev || !loopback(u.Hostname())):
-		c.wrong(path, "must be https; http is for loopback in dev only")
+		c.wrongf(path, "must be https; http is for loopback in dev only")
 	case u.User != nil || u.Fragment != "" || (path == "issuer" && u.RawQuery != ""):
 		// OpenID Connect Discovery 1.0 §3: no query, no fragment
-		c.wrong(path, "must have no user, query or fragment")
+		c.wrongf(path, "must have no user, query or fragment")
 	}
 }
 
 func (c *checker) provenance(e entry) {
 	p := e.Provenance
 	if len(p.ClientIDs) == 0 && p.PublishedClient == nil && e.Login == nil {
-		c.wrong("provenance", "needs client_ids or published_client, or a login client for the method sign-in")
+		c.wrongf("provenance", "needs client_ids or published_client, or a login client for the method sign-in")
 	}
 	for n, id := range p.ClientIDs {
 		path := fmt.Sprintf("provenance.client_ids.%d", n)
 		if id == "" {
-			c.wrong(path, "must not be empty")
+			c.wrongf(path, "must not be empty")
 		}
 		c.notLogin(path, id, e)
 	}
 	if p.MaxAuthAge < 0 || p.MaxAuthAge > 365*24*3600 {
-		c.wrong("provenance.max_auth_age", "must be 0 (no limit) to a year, in seconds")
+		c.wrongf("provenance.max_auth_age", "must be 0 (no limit) to a year, in seconds")
 	}
 	pub := p.PublishedClient
 	if pub == nil {
 		return
 	}
 	if pub.ClientID == "" {
-		c.wrong("provenance.published_client.client_id", "is missing")
+		c.wrongf("provenance.published_client.client_id", "is missing")
 	}
 	c.notLogin("provenance.published_client.client_id", pub.ClientID, e)
 	if pub.Scope != "" && !slices.Contains(strings.Fields(pub.Scope), "openid") {
-		c.wrong("provenance.published_client.scope", "must contain openid, else there is no ID token")
+		c.wrongf("provenance.published_client.scope", "must contain openid, else there is no ID token")
 	}
 	for n, text := range pub.RedirectURIs {
 		u, err := url.Parse(text)
 		if err != nil || u.Scheme != "http" || (u.Hostname() != "127.0.0.1" && u.Hostname() != "::1") {
 			// RFC 8252 §7.3 and §8.3: an address literal, since localhost may be resolved to elsewhere
-			c.wrong(fmt.Sprintf("provenance.published_client.redirect_uris.%d", n), "must be http on 127.0.0.1 or [::1]")
+			c.wrongf(fmt.Sprintf("provenance.published_client.redirect_uris.%d", n), "must be http on 127.0.0.1 or [::1]")
 		}
 	}
 }
@@ -171,7 +171,7 @@ func (c *checker) provenance(e entry) {
 // whoever can make a person sign in could get one; it must prove nothing else.
 func (c *checker) notLogin(path, id string, e entry) {
 	if e.Login != nil && id != "" && id == e.Login.ClientID {
-		c.wrong(path, "the login client is never accepted for provenance")
+		c.wrongf(path, "the login client is never accepted for provenance")
 	}
 }
 
@@ -181,18 +181,18 @@ func (c *checker) identity(e entry) {
 		return
 	}
 	if !slices.Contains(e.Identity, "iss") || len(e.Identity) < 2 {
-		c.wrong("identity", "must hold iss and at least one claim that names the person")
+		c.wrongf("identity", "must hold iss and at least one claim that names the person")
 	}
 	for n, name := range e.Identity {
 		switch name {
 		case "email", "name", "preferred_username", "upn", "unique_name", "nickname", "phone_number":
-			c.wrong(fmt.Sprintf("identity.%d", n), "%s can pass from one person to another", name)
+			c.wrongf(fmt.Sprintf("identity.%d", n), "%s can pass from one person to another", name)
 		case "":
-			c.wrong(fmt.Sprintf("identity.%d", n), "must not be empty")
+			c.wrongf(fmt.Sprintf("identity.%d", n), "must not be empty")
 		}
 	}
 	if strings.Contains(e.Issuer, tenantTemplate) && !slices.Contains(e.Identity, "tid") {
-		c.wrong("identity", "must hold tid, since the issuer stands for many tenants")
+		c.wrongf("identity", "must hold tid, since the issuer stands for many tenants")
 	}
 }
 
@@ -205,19 +205,19 @@ func (c *checker) conditions(e entry) {
 	for _, path := range []string{"conditions.email_domain", "conditions.hosted_domain", "email_authoritative_for"} {
 		for n, d := range domains[path] {
 			if !domainName.MatchString(strings.ToLower(d)) {
-				c.wrong(fmt.Sprintf("%s.%d", path, n), "%q is no domain name", d)
+				c.wrongf(fmt.Sprintf("%s.%d", path, n), "%q is no domain name", d)
 			}
 		}
 	}
 	for _, path := range []string{"conditions.email_domain", "conditions.hosted_domain", "conditions.tenant"} {
 		if list := c.at(path); list != nil && len(list.Content) == 0 {
 			// An empty list would read as "none" and work as "all".
-			c.wrong(path, "must not be empty; leave it out to accept all")
+			c.wrongf(path, "must not be empty; leave it out to accept all")
 		}
 	}
 	for n, t := range e.Conditions.Tenant {
 		if !tenantID.MatchString(t) {
-			c.wrong(fmt.Sprintf("conditions.tenant.%d", n), "%q is no tenant id (a lower-case UUID)", t)
+			c.wrongf(fmt.Sprintf("conditions.tenant.%d", n), "%q is no tenant id (a lower-case UUID)", t)
 		}
 	}
 }

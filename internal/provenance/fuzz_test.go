@@ -94,7 +94,7 @@ func FuzzStatement(f *testing.F) {
 	require.Len(f, segments, 3)
 	payload, err := provenance.VerifyJWT(part.Provenance.Statement, part.Key, provenance.StatementType)
 	require.NoError(f, err)
-	f.Add(header, []byte(payload), true)
+	f.Add(header, payload, true)
 	f.Add(header, []byte(`{"aud":["https://bob.example"],"iat":"1"}`), true)
 	f.Add([]byte(`{"alg":"none"}`), []byte(`{}`), true)
 	f.Add([]byte(part.Provenance.Statement), []byte{}, false)

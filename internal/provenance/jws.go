@@ -45,7 +45,7 @@ func parseCompact(text string) (compact, error) {
 	}
 	c := compact{text: text, payload: parts[1], signature: parts[2]}
 	if err := parse(parts[0], false); err != nil {
-		return compact{}, fmt.Errorf("header: %v", err) // not %w: a token that is no JSON does not make the body none
+		return compact{}, errors.New("header: " + err.Error()) // unwrapped: a token that is no JSON does not make the body none
 	}
 	if err := jsonv2.Unmarshal(parts[0], &c.header); err != nil || c.header == nil {
 		return compact{}, errors.New("header is no JSON object")
@@ -63,7 +63,7 @@ func parseCompact(text string) (compact, error) {
 		return compact{}, errors.New("header: crit is not understood")
 	}
 	if err := parse(c.payload, false); err != nil {
-		return compact{}, fmt.Errorf("payload: %v", err)
+		return compact{}, errors.New("payload: " + err.Error())
 	}
 	if jsontext.Value(c.payload).Kind() != '{' {
 		return compact{}, errors.New("payload is no JSON object")
@@ -113,8 +113,9 @@ func (c compact) verify(key crypto.PublicKey) error {
 }
 
 // VerifyJWT verifies a compact JWS by an agent's key and returns its payload, a
-// strict JSON object. typ must be the header's typ exactly; typ "" takes an
-// absent one and JWT. The header may hold alg, typ and kid and nothing else, so
+// strict JSON object. typ must be the header's typ exactly; typ "" is for client
+// assertions and takes an absent one, JWT, and client-authentication+jwt
+// (draft-ietf-oauth-rfc7523bis). The header may hold alg, typ and kid and nothing else, so
 // that no key (jwk, jku, x5c, x5u) can come with the token; kid is ignored. The
 // error is for the log, not for outside.
 func VerifyJWT(token string, key PublicKey, typ string) ([]byte, error) {
@@ -125,7 +126,7 @@ func VerifyJWT(token string, key PublicKey, typ string) ([]byte, error) {
 	if err := c.only("alg", "typ", "kid"); err != nil {
 		return nil, err
 	}
-	if c.typ != typ && (typ != "" || !strings.EqualFold(c.typ, "JWT")) {
+	if c.typ != typ && (typ != "" || !strings.EqualFold(c.typ, "JWT") && c.typ != "client-authentication+jwt") {
 		return nil, fmt.Errorf("header: typ %q", c.typ)
 	}
 	if err := c.verify(key.Public()); err != nil {

@@ -259,7 +259,8 @@ func anyVerifies(keys []issuerKey, i *Issuer, c compact) error {
 // fits reports whether the key may be used with the algorithm: the type must
 // match, so that a key is never taken for one of another kind.
 func (k issuerKey) fits(alg string) bool {
-	if k.alg != "" && k.alg != alg && !(edwards(k.alg) && edwards(alg)) {
+	same := k.alg == "" || k.alg == alg || edwards(k.alg) && edwards(alg)
+	if !same {
 		return false
 	}
 	switch key := k.key.Key.(type) {
@@ -283,7 +284,7 @@ func (k issuerKey) verify(i *Issuer, c compact) error {
 			return err
 		}
 	} else {
-		sig, err := jose.ParseSigned(c.text, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(c.alg)})
+		sig, err := jose.ParseSignedCompact(c.text, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(c.alg)})
 		if err != nil {
 			return fmt.Errorf("parse JWS: %w", err)
 		}
