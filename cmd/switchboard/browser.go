@@ -12,18 +12,25 @@ import (
 func showInBrowser(stderr io.Writer) func(url string) error {
 	return func(url string) error {
 		fmt.Fprintf(stderr, "Sign in here; the browser opens, or copy the line:\n\n  %s\n\n", url)
-		var open *exec.Cmd
-		switch runtime.GOOS {
-		case "windows":
-			open = exec.Command("rundll32", "url.dll,FileProtocolHandler", url)
-		case "darwin":
-			open = exec.Command("open", url)
-		default:
-			open = exec.Command("xdg-open", url)
-		}
-		if open.Start() == nil {
-			go func() { _ = open.Wait() }() // ends with the helper, which hands over to the browser
-		}
+		_ = openBrowser(url)
 		return nil
 	}
+}
+
+// openBrowser opens url where there is a browser.
+func openBrowser(url string) error {
+	var open *exec.Cmd
+	switch runtime.GOOS {
+	case "windows":
+		open = exec.Command("rundll32", "url.dll,FileProtocolHandler", url)
+	case "darwin":
+		open = exec.Command("open", url)
+	default:
+		open = exec.Command("xdg-open", url)
+	}
+	if err := open.Start(); err != nil {
+		return err
+	}
+	go func() { _ = open.Wait() }() // ends with the helper, which hands over to the browser
+	return nil
 }

@@ -50,7 +50,8 @@ Ask for friendship: switchboard friend request <card URL>`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newServeCommand(), newDevCommand(), newDemoCommand(), newAdminCommand(), newFriendCommand(), newConnectCommand(), newDevPostgresCommand())
+	root.AddCommand(newServeCommand(), newDevCommand(), newDemoCommand(), newAdminCommand(), newFriendCommand(), newConnectCommand(), newDevPostgresCommand(), newManCommand())
+	root.AddCommand(newOwnCommands()...)
 	return root
 }
 

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// account is a human's instance and API token, kept in a private file. The token
+// may read, narrow, pause, revoke and decline; everything else is a browser's.
+type account struct {
+	URL   string `json:"url"`
+	Token string `json:"token"`
+}
+
+func accountFile() (string, error) {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, "switchboard", "account.json"), nil
+}
+
+func loadAccount() (account, error) {
+	a := account{URL: os.Getenv("SWITCHBOARD_URL"), Token: os.Getenv("SWITCHBOARD_TOKEN")}
+	if a.URL != "" && a.Token != "" {
+		return a, nil
+	}
+	path, err := accountFile()
+	if err != nil {
+		return a, err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return a, errors.New("not signed in: run `switchboard login <URL of your instance>`")
+	}
+	if err := json.Unmarshal(text, &a); err != nil {
+		return a, fmt.Errorf("%s: %w", path, err)
+	}
+	return a, nil
+}
+
+func newLoginCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "login <URL of your instance>",
+		Short: "Keep an API token for the commands that look after your own account",
+		Long: `Opens your instance's settings, where you make an API token, and keeps the token that you paste in a private file. It may read,
+narrow, pause, revoke and decline. Approving, vending and resuming always happen in the browser.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			u, err := url.Parse(strings.TrimSuffix(args[0], "/"))
+			if err != nil || u.Host == "" {
+				return fmt.Errorf("%q is no URL", args[0])
+			}
+			page := u.String() + "/settings"
+			fmt.Fprintf(c.ErrOrStderr(), "Make an API token at %s and paste it here: ", page)
+			_ = openBrowser(page)
+			var token string
+			if _, err := fmt.Fscanln(c.InOrStdin(), &token); err != nil {
+				return errors.New("no token was given")
+			}
+			a := account{URL: u.String(), Token: strings.TrimSpace(token)}
+			var me struct{ Name string }
+			if err := a.get(c.Context(), "/v1/me", &me); err != nil {
+				return err
+			}
+			path, err := accountFile()
+			if err != nil {
+				return err
+			}
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				return err
+			}
+			text, err := json.Marshal(a)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(path, text, 0o600); err != nil {
+				return err
+			}
+			fmt.Fprintf(c.ErrOrStderr(), "Signed in as %s.\n", me.Name)
+			return nil
+		},
+	}
+}
+
+// do calls the REST interface; a problem becomes an error with its code.
+func (a account) do(ctx context.Context, method, path string, body any) ([]byte, error) {
+	var content io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		content = bytes.NewReader(b)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, a.URL+path, content)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Authorization", "Bearer "+a.Token)
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, 8<<20))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode >= 300 {
+		var p struct{ Code, Detail string }
+		if json.Unmarshal(b, &p) == nil && p.Code != "" {
+			return nil, fmt.Errorf("%s: %s", p.Code, p.Detail)
+		}
+		return nil, fmt.Errorf("%s answers HTTP %d", a.URL, resp.StatusCode)
+	}
+	return b, nil
+}
+
+func (a account) get(ctx context.Context, path string, into any) error {
+	b, err := a.do(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, into)
+}
+
+// all reads a list page by page.
+func (a account) all(ctx context.Context, path string) ([]json.RawMessage, error) {
+	var out []json.RawMessage
+	for cursor := ""; ; {
+		sep := "?"
+		if strings.Contains(path, "?") {
+			sep = "&"
+		}
+		var page struct {
+			Items      []json.RawMessage `json:"items"`
+			NextCursor string            `json:"next_cursor"`
+		}
+		if err := a.get(ctx, path+sep+"limit=100&cursor="+url.QueryEscape(cursor), &page); err != nil {
+			return nil, err
+		}
+		out = append(out, page.Items...)
+		if cursor = page.NextCursor; cursor == "" {
+			return out, nil
+		}
+	}
+}
