@@ -68,7 +68,11 @@ func (s *Store) Approve(ctx context.Context, owner, id uuid.UUID, a Approval) (G
 				g.Line = old.Line
 			}
 		}
-		return s.vend(ctx, tx, r, p, &g, a.Note)
+		if err := s.vend(ctx, tx, r, p, g, a.Note); err != nil {
+			return err
+		}
+		g, err = s.grant(ctx, tx, `WHERE g.owner = $1 AND g.id = $2`, owner, g.ID)
+		return err
 	})
 	if err != nil {
 		return Grant{}, err
@@ -78,7 +82,7 @@ func (s *Store) Approve(ctx context.Context, owner, id uuid.UUID, a Approval) (G
 	}
 	s.o.Endpoints.Changed(g.EndpointID)
 	s.changed(owner, id)
-	return s.Grant(ctx, owner, g.ID)
+	return g, nil
 }
 
 // personaOf is the persona as it is now and stays until tx ends.
@@ -174,8 +178,8 @@ func (s *Store) retire(ctx context.Context, tx pgx.Tx, r Request, now time.Time)
 }
 
 // vend writes grant, endpoint and decision.
-func (s *Store) vend(ctx context.Context, tx pgx.Tx, r Request, p persona.Persona, g *Grant, note string) error {
-	if err := insertGrant(ctx, tx, *g); err != nil {
+func (s *Store) vend(ctx context.Context, tx pgx.Tx, r Request, p persona.Persona, g Grant, note string) error {
+	if err := insertGrant(ctx, tx, g); err != nil {
 		return err
 	}
 	err := s.o.Endpoints.VendPeer(ctx, tx, endpoint.PeerSpec{

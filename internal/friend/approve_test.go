@@ -87,7 +87,9 @@ func TestApprove_RefusesWhatIsWiderAndWhatTheOfferNoLongerHolds(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, p.OfferVersion, seen.OfferVersion, "the page is shown with the offer of now")
 	require.Equal(t, fewer, seen.Offered)
-	a := as(func(a *scope.Asked) { a.Verbs, a.Limits = []scope.Verb{scope.CreateFor}, scope.Partial{MaxOpen: num(20), ExpiresInDays: num(90)} })
+	a := as(func(a *scope.Asked) {
+		a.Verbs, a.Limits = []scope.Verb{scope.CreateFor}, scope.Partial{MaxOpen: num(20), ExpiresInDays: num(90)}
+	})
 	a.OfferVersion = &seen.OfferVersion
 	_, err = b.store.Approve(t.Context(), b.bob, r.ID, a)
 	require.NoError(t, err)
@@ -211,9 +213,12 @@ func TestDecline_TellsTheRequesterAndEndsTheTodo(t *testing.T) {
 	require.Equal(t, "Not this month.", own.Note)
 	require.Nil(t, own.Artifact)
 	for name, again := range map[string]func() error{
-		"approve":  func() error { _, err := b.store.Approve(t.Context(), b.bob, r.ID, friend.Approval{}); return err },
-		"decline":  func() error { _, err := b.store.Decline(t.Context(), b.bob, r.ID, friend.Refusal{}); return err },
-		"withdraw": func() error { _, err := b.store.Withdraw(t.Context(), friend.Asker{Identity: r.Identity.Hash}, r.ID); return err },
+		"approve": func() error { _, err := b.store.Approve(t.Context(), b.bob, r.ID, friend.Approval{}); return err },
+		"decline": func() error { _, err := b.store.Decline(t.Context(), b.bob, r.ID, friend.Refusal{}); return err },
+		"withdraw": func() error {
+			_, err := b.store.Withdraw(t.Context(), friend.Asker{Identity: r.Identity.Hash}, r.ID)
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) { b.refusedStoringNothing(refusal.Conflict, again) })
 	}

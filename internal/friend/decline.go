@@ -92,6 +92,10 @@ type Block struct {
 // block blocks the identity of r and declines what else it has pending; those
 // are returned.
 func (s *Store) block(ctx context.Context, tx pgx.Tx, r Request, reason string) ([]Request, error) {
+	// Whatever of theirs is on its way comes first and is then among the others.
+	if err := lock(ctx, tx, "identity", r.Identity.Hash); err != nil {
+		return nil, err
+	}
 	id, err := newID()
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@
 //
 // Locks. Submissions of one identity, and those to one persona, run one after
 // the other under transaction-level advisory locks, taken identity first, so
-// that quotas and idempotency hold however many arrive at once. Rows are locked
-// as request → grant → endpoint → todo, grants in primary-key order, endpoints
-// in the order of their ids.
+// that quotas and idempotency hold however many arrive at once; a block takes
+// the identity's too. Rows are locked as request → persona → grant → endpoint →
+// todo, grants in primary-key order, endpoints in the order of their ids.
 package friend

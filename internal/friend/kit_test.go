@@ -112,7 +112,9 @@ type bundle struct {
 
 type tweak func(*setupOptions)
 
-type setupOptions struct{ entries func([]provenance.Issuer) []provenance.Issuer }
+type setupOptions struct {
+	entries func([]provenance.Issuer) []provenance.Issuer
+}
 
 // onlyPlain leaves one issuer; ramped makes it a new one.
 func onlyPlain(o *setupOptions) {

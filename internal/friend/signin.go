@@ -82,7 +82,7 @@ func (s *Store) submitSignIn(ctx context.Context, sub Submission, a ask, t prove
 		if _, err := tx.Exec(ctx, `
 			INSERT INTO friend_sign_in (request_id, owner, persona_id, part, nonce, address, expires_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-			a.id, a.persona.Owner, a.persona.ID, []byte(sub.Part), proof.Nonce, network(sub.Address).String(), now.Add(signInFor)); err != nil {
+			a.id, a.persona.Owner, a.persona.ID, []byte(sub.Part), proof.Nonce, address.Network(sub.Address).String(), now.Add(signInFor)); err != nil {
 			return fmt.Errorf("store the sign-in: %w", err)
 		}
 		if err := s.o.Endpoints.RegisterKey(ctx, tx, a.jkt, a.part.Key.JWK(), a.persona.Slug, nil); err != nil {
@@ -104,7 +104,7 @@ func (s *Store) capSignIns(ctx context.Context, tx pgx.Tx, personaID uuid.UUID, 
 		SELECT
 			(SELECT count(*) FROM friend_sign_in WHERE address = $1 AND expires_at > $3),
 			(SELECT count(*) FROM friend_sign_in WHERE persona_id = $2 AND expires_at > $3)`,
-		network(address).String(), personaID, now).Scan(&here, &there)
+		address.Network(from).String(), personaID, now).Scan(&here, &there)
 	if err != nil {
 		return fmt.Errorf("count the sign-ins: %w", err)
 	}
