@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"switchboard/internal/address"
 	"switchboard/internal/persona"
 	"switchboard/internal/provenance"
 	"switchboard/internal/refusal"
@@ -98,7 +99,7 @@ func (s *Store) submitSignIn(ctx context.Context, sub Submission, a ask, t prove
 }
 
 // capSignIns bounds links per address and persona.
-func (s *Store) capSignIns(ctx context.Context, tx pgx.Tx, personaID uuid.UUID, address netip.Addr, now time.Time) error {
+func (s *Store) capSignIns(ctx context.Context, tx pgx.Tx, personaID uuid.UUID, from netip.Addr, now time.Time) error {
 	var here, there int
 	err := tx.QueryRow(ctx, `
 		SELECT
@@ -108,7 +109,7 @@ func (s *Store) capSignIns(ctx context.Context, tx pgx.Tx, personaID uuid.UUID, 
 	if err != nil {
 		return fmt.Errorf("count the sign-ins: %w", err)
 	}
-	if there >= signInsPerPersona || here >= signInsPerAddress && !s.exempt(address) {
+	if there >= signInsPerPersona || here >= signInsPerAddress && !s.exempt(from) {
 		return refusal.New(refusal.RateLimited, "too many friend requests wait for a sign-in").After(signInFor)
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"switchboard/internal/activity"
+	"switchboard/internal/address"
 	"switchboard/internal/endpoint"
 	"switchboard/internal/persona"
 	"switchboard/internal/postgres"
@@ -95,7 +96,7 @@ type Options struct {
 type Store struct {
 	pool      *pgxpool.Pool
 	o         Options
-	addresses *addressLimit
+	addresses *address.Limit
 	followers *followers
 }
 
@@ -106,7 +107,7 @@ func New(pool *pgxpool.Pool, o Options) *Store {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Store{pool: pool, o: o, addresses: newAddressLimit(), followers: newFollowers()}
+	return &Store{pool: pool, o: o, addresses: address.NewLimit(addressPerMinute), followers: newFollowers()}
 }
 
 // attempts bounds how often a transaction is run again after a deadlock.

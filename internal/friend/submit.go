@@ -50,10 +50,8 @@ type ask struct {
 // refusal.NotFound; every other refusal has the code of its row. Nothing is
 // stored on any error.
 func (s *Store) Submit(ctx context.Context, sub Submission) (r Request, repeated bool, err error) {
-	if !s.exempt(sub.Address) {
-		if err := s.addresses.take(sub.Address); err != nil {
-			return Request{}, false, err
-		}
+	if err := s.count(sub.Address); err != nil {
+		return Request{}, false, err
 	}
 	p, err := s.o.Personas.BySlug(ctx, sub.Persona)
 	if err != nil {
