@@ -260,7 +260,7 @@ func (s *Store) changeHome(ctx context.Context, owner, id uuid.UUID, kind string
 	var e Endpoint
 	err := s.in(ctx, kind, func(tx pgx.Tx) error {
 		var err error
-		if e, err = locked(ctx, tx, owner, id, Home); err != nil {
+		if e, _, err = locked(ctx, tx, owner, id, Home); err != nil {
 			return err
 		}
 		if err := change(tx, &e); err != nil {

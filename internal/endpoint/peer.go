@@ -54,11 +54,11 @@ type Change struct {
 // What has run out can still be marked as over (Revoked, Ended, Expired), so
 // that a grant and its endpoint end with the same word.
 func (s *Store) ChangePeer(ctx context.Context, tx pgx.Tx, owner, id uuid.UUID, c Change) error {
-	e, err := locked(ctx, tx, owner, id, Peer)
+	e, stored, err := locked(ctx, tx, owner, id, Peer)
 	if err != nil {
 		return fmt.Errorf("change peer endpoint: %w", err)
 	}
-	if err := c.apply(&e); err != nil {
+	if err := c.apply(&e, stored); err != nil {
 		return err
 	}
 	if err := write(ctx, tx, &e); err != nil {
@@ -67,9 +67,9 @@ func (s *Store) ChangePeer(ctx context.Context, tx pgx.Tx, owner, id uuid.UUID, 
 	return nil
 }
 
-func (c Change) apply(e *Endpoint) error {
+func (c Change) apply(e *Endpoint, stored State) error {
 	ends := c.State != nil && over(*c.State)
-	if over(e.State) && (e.State != Expired || !ends) {
+	if over(e.State) && (over(stored) || !ends) {
 		return errOver(e.State)
 	}
 	if c.Scope != nil {

@@ -37,18 +37,19 @@ func scanned(row pgx.Row, more ...any) (Endpoint, error) {
 	return e, nil
 }
 
-// locked returns the row, locked until tx ends. errNone when the owner has no
-// such endpoint of the kind.
-func locked(ctx context.Context, tx pgx.Tx, owner, id uuid.UUID, kind Kind) (Endpoint, error) {
-	e, err := scanned(tx.QueryRow(ctx, `
-		SELECT `+columns+`
+// locked returns the row, locked until tx ends, and the state that is stored,
+// which time may have overtaken. errNone when the owner has no such endpoint of
+// the kind.
+func locked(ctx context.Context, tx pgx.Tx, owner, id uuid.UUID, kind Kind) (e Endpoint, stored State, err error) {
+	e, err = scanned(tx.QueryRow(ctx, `
+		SELECT `+columns+`, e.state
 		FROM endpoint e
 		WHERE owner = $1 AND id = $2 AND kind = $3
-		FOR NO KEY UPDATE`, owner, id, kind))
+		FOR NO KEY UPDATE`, owner, id, kind), &stored)
 	if none(err) {
-		return Endpoint{}, errNone
+		return Endpoint{}, "", errNone
 	}
-	return e, err
+	return e, stored, err
 }
 
 // write stores what may change of a locked row, as the next version.
