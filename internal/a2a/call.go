@@ -5,17 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
-	"time"
 
-	"github.com/a2aproject/a2a-go/v2/a2a"
 	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/google/uuid"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"switchboard/internal/friend"
 	"switchboard/internal/persona"
 	"switchboard/internal/provenance"
-	"switchboard/internal/refusal"
 )
 
 // call is one JSON-RPC request on its way.
@@ -93,6 +89,7 @@ func (c *call) read(body []byte) error {
 		if errors.Is(err, provenance.ErrNotJSON) {
 			return parseError
 		}
+		c.request.ID = looseID(body)
 		return err
 	}
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
@@ -106,6 +103,9 @@ func (c *call) read(body []byte) error {
 		return invalidRequest
 	}
 	c.request = q
+	if !carriesJSON(c.r) {
+		return bodyType
+	}
 	if q.JSONRPC != "2.0" || q.Method == "" || len(q.ID) == 0 {
 		return invalidRequest
 	}
@@ -120,6 +120,24 @@ func (c *call) read(body []byte) error {
 	return nil
 }
 
+// looseID finds the id in a body that is JSON and yet refused, so that its
+// sender can tell which request was; nil when the id itself is no good.
+func looseID(body []byte) json.RawMessage {
+	var q struct {
+		ID json.RawMessage `json:"id"`
+	}
+	if err := jsonv2.Unmarshal(body, &q, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
+		return nil
+	}
+	if _, err := provenance.ParseStrict(q.ID, maxID); err != nil || !validID(q.ID) {
+		return nil
+	}
+	return q.ID
+}
+
+// maxID bounds the id that is repeated in the answer, in bytes.
+const maxID = 256
+
 // validID reports whether id is a string, a number or null (JSON-RPC 2.0 §4).
 func validID(id json.RawMessage) bool {
 	if len(id) == 0 {
@@ -129,7 +147,7 @@ func validID(id json.RawMessage) bool {
 	case '{', '[', 't', 'f':
 		return false
 	}
-	return len(id) <= 256
+	return len(id) <= maxID
 }
 
 // params decodes the parameters; members of other names, and the same name in
@@ -153,8 +171,6 @@ func (c *call) run() (any, error) {
 	switch op {
 	case push:
 		return nil, pushNotSupported
-	case extendedCard:
-		return nil, unsupported
 	case send, streamSend:
 		return c.send(op == streamSend)
 	}
@@ -170,6 +186,8 @@ func (c *call) run() (any, error) {
 		return c.list(asker)
 	case subscribe:
 		return c.subscribe(asker)
+	case extendedCard:
+		return c.extendedCard(asker)
 	}
 	return c.cancel(asker)
 }
@@ -178,6 +196,7 @@ type sendParams struct {
 	Message *struct {
 		Kind       string            `json:"kind"`
 		MessageID  string            `json:"messageId"`
+		ContextID  string            `json:"contextId"`
 		TaskID     string            `json:"taskId"`
 		Role       string            `json:"role"`
 		Extensions []string          `json:"extensions"`
@@ -215,6 +234,8 @@ func (c *call) send(stream bool) (any, error) {
 		return nil, invalidParams(`message.kind must be "message"`)
 	case m.TaskID != "":
 		return nil, notAContinuation
+	case m.ContextID != "": // A2A 1.0 §3.4.1: who cannot accept one must refuse it
+		return nil, invalidParams("message.contextId: each friend request is a context of its own; leave it out")
 	case len(m.Parts) == 0:
 		return nil, invalidParams("message.parts is empty")
 	}
@@ -235,163 +256,11 @@ func (c *call) send(stream bool) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.w.Header().Set(c.version.extensionHeader(), Extension) // activated (A2A 1.0 §4.6)
 	if stream {
-		return nil, c.stream(req, friend.Asker{Persona: c.persona.Slug, Key: req.Key})
+		return nil, c.stream(req, friend.Asker{Persona: c.persona.Slug, Key: req.Key}, "")
 	}
 	return c.version.sent(task(req, true)), nil
 }
 
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
-
-type taskParams struct {
-	ID            string `json:"id"`
-	HistoryLength *int   `json:"historyLength"`
-}
-
-func (c *call) taskID() (uuid.UUID, error) {
-	var p taskParams
-	if err := c.params(&p); err != nil {
-		return uuid.Nil, err
-	}
-	if p.ID == "" {
-		return uuid.Nil, invalidParams("id is missing")
-	}
-	if p.HistoryLength != nil && *p.HistoryLength < 0 {
-		return uuid.Nil, invalidParams("historyLength must not be negative")
-	}
-	id, err := uuid.Parse(p.ID)
-	if err != nil || len(p.ID) != 36 {
-		return uuid.Nil, taskNotFound
-	}
-	return id, nil
-}
-
-func (c *call) get(who friend.Asker) (any, error) {
-	id, err := c.taskID()
-	if err != nil {
-		return nil, err
-	}
-	req, err := c.Friends.GetOwn(c.r.Context(), who, id)
-	if err != nil {
-		return nil, asTask(err)
-	}
-	return c.version.task(task(req, true)), nil
-}
-
-func (c *call) cancel(who friend.Asker) (any, error) {
-	id, err := c.taskID()
-	if err != nil {
-		return nil, err
-	}
-	req, err := c.Friends.Withdraw(c.r.Context(), who, id)
-	if err != nil {
-		return nil, asTask(err)
-	}
-	return c.version.task(task(req, true)), nil
-}
-
-// asTask turns the domain's words into A2A's.
-func asTask(err error) error {
-	switch refusal.CodeOf(err) {
-	case refusal.NotFound:
-		return taskNotFound
-	case refusal.Conflict:
-		return taskNotCancelable
-	}
-	return err
-}
-
-type listParams struct {
-	ContextID            string     `json:"contextId"`
-	Status               string     `json:"status"`
-	PageSize             *int       `json:"pageSize"`
-	PageToken            string     `json:"pageToken"`
-	HistoryLength        *int       `json:"historyLength"`
-	StatusTimestampAfter *time.Time `json:"statusTimestampAfter"`
-	LastUpdatedAfter     *time.Time `json:"lastUpdatedAfter"` // a2a-go's 0.3 name
-	IncludeArtifacts     bool       `json:"includeArtifacts"`
-}
-
-const defaultPage = 50
-
-func (c *call) list(who friend.Asker) (any, error) {
-	var p listParams
-	if err := c.params(&p); err != nil {
-		return nil, err
-	}
-	size := defaultPage
-	if p.PageSize != nil {
-		size = *p.PageSize
-	}
-	switch {
-	case size < 1 || size > 100:
-		return nil, invalidParams("pageSize must be from 1 to 100")
-	case p.HistoryLength != nil && *p.HistoryLength < 0:
-		return nil, invalidParams("historyLength must not be negative")
-	}
-	out := &a2a.ListTasksResponse{Tasks: []*a2a.Task{}, PageSize: size}
-	f := friend.AskerFilter{Since: p.StatusTimestampAfter}
-	if f.Since == nil {
-		f.Since = p.LastUpdatedAfter
-	}
-	if p.Status != "" {
-		state, known := c.version.state(p.Status)
-		if !known {
-			return nil, invalidParams("status is no task state of this A2A version")
-		}
-		if f.State = requestState(state); f.State == "" {
-			return c.version.list(out), nil // a state that no friend request is ever in
-		}
-	}
-	if p.ContextID != "" { // each request is a context of its own
-		id, err := uuid.Parse(p.ContextID)
-		if err != nil {
-			return c.version.list(out), nil
-		}
-		req, err := c.Friends.GetOwn(c.r.Context(), who, id)
-		if err != nil && refusal.CodeOf(err) != refusal.NotFound {
-			return nil, err
-		}
-		if err == nil && (f.State == "" || f.State == req.State) && (f.Since == nil || !req.UpdatedAt.Before(*f.Since)) {
-			out.Tasks, out.TotalSize = append(out.Tasks, task(req, p.IncludeArtifacts)), 1
-		}
-		return c.version.list(out), nil
-	}
-	reqs, next, total, err := c.Friends.ListOwn(c.r.Context(), who, f, p.PageToken, size)
-	if err != nil {
-		if refusal.CodeOf(err) == refusal.InvalidArgument {
-			return nil, invalidParams("pageToken is not one of ours")
-		}
-		return nil, err
-	}
-	for _, req := range reqs {
-		out.Tasks = append(out.Tasks, task(req, p.IncludeArtifacts))
-	}
-	out.NextPageToken, out.TotalSize = next, total
-	return c.version.list(out), nil
-}
-
-var stateOf = map[friend.RequestState]a2a.TaskState{
-	friend.AwaitingSignIn: a2a.TaskStateAuthRequired,
-	friend.Pending:        a2a.TaskStateSubmitted,
-	friend.Approved:       a2a.TaskStateCompleted,
-	friend.Declined:       a2a.TaskStateRejected,
-	friend.Withdrawn:      a2a.TaskStateCanceled,
-	friend.RequestExpired: a2a.TaskStateFailed,
-}
-
-func requestState(s a2a.TaskState) friend.RequestState {
-	for rs, ts := range stateOf {
-		if ts == s {
-			return rs
-		}
-	}
-	return ""
-}
-
-var taskStates = []a2a.TaskState{
-	a2a.TaskStateSubmitted, a2a.TaskStateWorking, a2a.TaskStateCompleted, a2a.TaskStateFailed, a2a.TaskStateCanceled,
-	a2a.TaskStateInputRequired, a2a.TaskStateRejected, a2a.TaskStateAuthRequired,
-}
-
-func knownState(s a2a.TaskState) bool { return slices.Contains(taskStates, s) }

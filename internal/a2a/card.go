@@ -1,36 +1,25 @@
 package a2a
 
 import (
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
-	"github.com/go-jose/go-jose/v4"
 
 	legacy "github.com/a2aproject/a2a-go/a2a"
 
 	"switchboard/internal/persona"
 	"switchboard/internal/provenance"
-	"switchboard/internal/refusal"
 	"switchboard/internal/scope"
 )
-
-// cardAge is how long a card may be cached, in seconds.
-const cardAge = 60
 
 const mediaJSON = "application/json"
 
 // prose is what a client must know and no field of a card can say.
 const prose = "This agent takes no work over A2A: plain messages are refused. It takes friend requests (extension " + Extension + "), which a person decides. " +
-	"Sending one needs no HTTP authentication, its provenance is in the message; reading, listing and canceling them takes a bearer token for this URL. " +
+	"Sending one needs no HTTP authentication, its provenance is in the message; reading, listing and canceling them, and the extended card, take a bearer token for this URL. " +
 	"Once approved, the task's artifact names an MCP endpoint, where work is handed over."
 
 func (h *Handler) url(slug string) string { return h.PublicURL + "/a2a/" + slug }
@@ -48,12 +37,13 @@ func (h *Handler) card10(p persona.Persona) *a2a.AgentCard {
 			{URL: h.url(p.Slug), ProtocolBinding: a2a.TransportProtocolJSONRPC, ProtocolVersion: a2a.ProtocolVersion(v03)},
 		},
 		Capabilities: a2a.AgentCapabilities{
-			Streaming:  true,
-			Extensions: []a2a.AgentExtension{h.extension(p)},
+			Streaming:         true,
+			ExtendedAgentCard: true,
+			Extensions:        []a2a.AgentExtension{h.extension(p)},
 		},
 		SecuritySchemes: a2a.NamedSecuritySchemes{
 			scheme: a2a.OAuth2SecurityScheme{
-				Description:       "An access token for this agent's URL as resource, had with the key of a friend request (private_key_jwt). Needed to get, list and cancel; sending needs none.",
+				Description:       "An access token for this agent's URL as resource, had with the key of a friend request (private_key_jwt). Needed to get, list and cancel, and for the extended card; sending needs none.",
 				Oauth2MetadataURL: h.PublicURL + "/.well-known/oauth-authorization-server",
 				Flows:             a2a.ClientCredentialsOAuthFlow{TokenURL: h.PublicURL + "/oauth/token", Scopes: map[string]string{}},
 			},
@@ -117,13 +107,12 @@ func host(publicURL string) string {
 	return publicURL
 }
 
-// card03 is the same persona's card in the form of 0.3.
-func (h *Handler) card03(p persona.Persona) *legacy.AgentCard {
-	c := h.card10(p)
+// card03 is a card in the form of 0.3.
+func (h *Handler) card03(c *a2a.AgentCard) *legacy.AgentCard {
 	ext := c.Capabilities.Extensions[0]
 	card := &legacy.AgentCard{
 		ProtocolVersion: "0.3.0", Name: c.Name, Description: c.Description, Version: c.Version,
-		URL: h.url(p.Slug), PreferredTransport: legacy.TransportProtocolJSONRPC,
+		URL: c.SupportedInterfaces[0].URL, PreferredTransport: legacy.TransportProtocolJSONRPC,
 		Provider: &legacy.AgentProvider{Org: c.Provider.Org, URL: c.Provider.URL},
 		Capabilities: legacy.AgentCapabilities{
 			Streaming:  c.Capabilities.Streaming,
@@ -132,11 +121,12 @@ func (h *Handler) card03(p persona.Persona) *legacy.AgentCard {
 		SecuritySchemes: legacy.NamedSecuritySchemes{
 			"friend": legacy.HTTPAuthSecurityScheme{
 				Scheme:      "Bearer",
-				Description: "An access token for this agent's URL as resource, from " + h.PublicURL + "/oauth/token with the key of a friend request (private_key_jwt). Needed to get, list and cancel; sending needs none.",
+				Description: "An access token for this agent's URL as resource, from " + h.PublicURL + "/oauth/token with the key of a friend request (private_key_jwt). Needed to get, list and cancel, and for the extended card; sending needs none.",
 			},
 		},
 		Security:          []legacy.SecurityRequirements{{}, {"friend": legacy.SecuritySchemeScopes{}}},
 		DefaultInputModes: c.DefaultInputModes, DefaultOutputModes: c.DefaultOutputModes, Skills: []legacy.AgentSkill{},
+		SupportsAuthenticatedExtendedCard: c.Capabilities.ExtendedAgentCard,
 	}
 	for _, s := range c.Skills {
 		card.Skills = append(card.Skills, legacy.AgentSkill{ID: s.ID, Name: s.Name, Description: s.Description, Tags: s.Tags, Examples: s.Examples})
@@ -144,110 +134,12 @@ func (h *Handler) card03(p persona.Persona) *legacy.AgentCard {
 	return card
 }
 
-type form func(h *Handler, p persona.Persona) any
+// card builds a persona's card in the form of a version.
+func (h *Handler) card(v version, p persona.Persona) any { return h.inForm(v, h.card10(p)) }
 
-func cardV1(h *Handler, p persona.Persona) any  { return h.card10(p) }
-func cardV03(h *Handler, p persona.Persona) any { return h.card03(p) }
-
-// signed is the card's JSON with its signature.
-func (h *Handler) signed(ctx context.Context, card any) ([]byte, error) {
-	plain, err := json.Marshal(card)
-	if err != nil {
-		return nil, fmt.Errorf("encode card: %w", err)
+func (h *Handler) inForm(v version, c *a2a.AgentCard) any {
+	if v == v03 {
+		return h.card03(c)
 	}
-	protected, signature, err := h.Keys.Sign(ctx, plain)
-	if err != nil {
-		return nil, err
-	}
-	sigs, err := json.Marshal([]a2a.AgentCardSignature{{Protected: protected, Signature: signature}})
-	if err != nil {
-		return nil, fmt.Errorf("encode card: %w", err)
-	}
-	out := append(plain[:len(plain)-1:len(plain)-1], `,"signatures":`...)
-	return append(append(out, sigs...), '}'), nil
-}
-
-func (h *Handler) card(of form) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		p, err := h.Personas.BySlug(r.Context(), r.PathValue("persona"))
-		if refusal.CodeOf(err) == refusal.NotFound {
-			unknown(w)
-			return
-		}
-		var body []byte
-		if err == nil {
-			body, err = h.signed(r.Context(), of(h, p))
-		}
-		if err != nil {
-			h.broken(w, r, err)
-			return
-		}
-		cached(w, r, mediaJSON, body)
-	}
-}
-
-// cached answers with an entity tag, or 304.
-func cached(w http.ResponseWriter, r *http.Request, media string, body []byte) {
-	sum := sha256.Sum256(body)
-	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
-	head := w.Header()
-	head.Set("Content-Type", media)
-	head.Set("ETag", tag)
-	head.Set("Cache-Control", "public, max-age="+strconv.Itoa(cardAge))
-	for match := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
-		if m := strings.TrimPrefix(strings.TrimSpace(match), "W/"); m == tag || m == "*" {
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
-	}
-	_, _ = w.Write(body)
-}
-
-func (h *Handler) broken(w http.ResponseWriter, r *http.Request, err error) {
-	h.Log.ErrorContext(r.Context(), "a2a", "path", r.URL.Path, "error", err)
-	w.Header().Set("Content-Type", mediaJSON)
-	w.WriteHeader(http.StatusInternalServerError)
-	_, _ = w.Write([]byte(`{"error":"internal"}` + "\n"))
-}
-
-// maxCatalog bounds the catalog's length.
-const maxCatalog = 10_000
-
-// catalog lists the cards of listed personas (RFC 9727), and nothing else.
-func (h *Handler) catalog(w http.ResponseWriter, r *http.Request) {
-	type link struct {
-		Href string `json:"href"`
-		Type string `json:"type"`
-	}
-	items := []link{}
-	for cursor, more := "", true; more && len(items) < maxCatalog; {
-		ps, next, err := h.Personas.Catalog(r.Context(), "", cursor, 100)
-		if err != nil {
-			h.broken(w, r, err)
-			return
-		}
-		for _, p := range ps {
-			items = append(items, link{Href: h.url(p.Slug) + "/.well-known/agent-card.json", Type: mediaJSON})
-		}
-		cursor, more = next, next != ""
-	}
-	body, err := json.Marshal(map[string]any{"linkset": []any{map[string]any{"anchor": h.PublicURL + "/.well-known/api-catalog", "item": items}}})
-	if err != nil {
-		h.broken(w, r, err)
-		return
-	}
-	cached(w, r, `application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727"`, body)
-}
-
-func (h *Handler) jwks(w http.ResponseWriter, r *http.Request) {
-	keys, err := h.Keys.Public(r.Context())
-	var body []byte
-	if err == nil {
-		body, err = json.Marshal(jose.JSONWebKeySet{Keys: keys})
-	}
-	if err != nil {
-		h.broken(w, r, err)
-		return
-	}
-	cached(w, r, "application/jwk-set+json", body)
+	return c
 }

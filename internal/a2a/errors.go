@@ -46,9 +46,13 @@ var (
 	unsupported       = standard(-32004, a2a.ErrUnsupportedOperation, "this operation is not supported")
 	notAContinuation  = standard(-32004, a2a.ErrUnsupportedOperation, "a friend request takes no further messages; send a new one without taskId")
 	contentType       = standard(-32005, a2a.ErrUnsupportedContentType, "this agent takes one data part, a friend request, and no work; work is handed over through MCP once a person has approved")
+	bodyType          = standard(-32005, a2a.ErrUnsupportedContentType, "the body must be application/json")
 	extensionRequired = standard(-32008, a2a.ErrExtensionSupportRequired, "declare "+Extension+" in A2A-Extensions")
 	versionUnknown    = standard(-32009, a2a.ErrVersionNotSupported, "supported A2A versions are 1.0 and 0.3")
 )
+
+// notFound is the reason of refusal.NotFound, which about tasks is taskNotFound.
+var notFound = strings.ToUpper(string(refusal.NotFound))
 
 func invalidParams(message string) *rpcError {
 	return standard(-32602, a2a.ErrInvalidParams, message)
@@ -102,6 +106,10 @@ type answer struct {
 
 func (c *call) fail(err error) {
 	e := errorOf(err)
+	if e.reason == notFound { // the persona went off while this request was on its way
+		unknown(c.w)
+		return
+	}
 	if e.code == -32603 {
 		c.Log.ErrorContext(c.r.Context(), "a2a", "error", err)
 	}

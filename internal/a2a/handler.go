@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"mime"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/uuid"
 
+	"switchboard/internal/address"
 	"switchboard/internal/endpoint"
 	"switchboard/internal/friend"
 	"switchboard/internal/persona"
@@ -35,6 +37,12 @@ type Friends interface {
 	ListOwn(ctx context.Context, a friend.Asker, f friend.AskerFilter, cursor string, limit int) ([]friend.Request, string, int, error)
 	Withdraw(ctx context.Context, a friend.Asker, id uuid.UUID) (friend.Request, error)
 	Follow(id uuid.UUID) (<-chan struct{}, func())
+	Held(ctx context.Context, a friend.Asker) ([]friend.Grant, error)
+}
+
+// Tokens tells whether an access token is still good; *endpoint.Store does.
+type Tokens interface {
+	AuthenticateRequester(ctx context.Context, slug, bearer string) (endpoint.Requester, error)
 }
 
 // CardKeys sign cards.
@@ -51,22 +59,29 @@ type Deps struct {
 	Keys      CardKeys
 	Issuers   []*provenance.Issuer
 	SignIn    bool // method sign-in works on this deployment
+	Dev       bool // loopback is exempt from limits per address
 	Log       *slog.Logger
 	// Requester resolves the bearer of the persona's A2A resource.
 	Requester func(r *http.Request, slug string) (endpoint.Requester, error)
+	// Tokens is asked again while a stream is open, whose proof was checked when
+	// it began.
+	Tokens Tokens
 	// ClientAddress is the address that limits count.
 	ClientAddress func(*http.Request) netip.Addr
 }
 
 // Handler serves A2A for one instance.
-type Handler struct{ Deps }
+type Handler struct {
+	Deps
+	visits *address.Limit // of the catalog
+}
 
 // New returns the handler of d.
 func New(d Deps) *Handler {
 	if d.Log == nil {
 		d.Log = slog.Default()
 	}
-	return &Handler{d}
+	return &Handler{Deps: d, visits: address.NewLimit(catalogPerMinute)}
 }
 
 // Card returns the signed A2A 1.0 card of a persona that is not off.
@@ -75,15 +90,15 @@ func (h *Handler) Card(ctx context.Context, slug string) (json.RawMessage, error
 	if err != nil {
 		return nil, err
 	}
-	return h.signed(ctx, h.card10(p))
+	return h.signed(ctx, h.card(v1, p))
 }
 
 // Routes registers the public paths of A2A on mux.
 func (h *Handler) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /.well-known/api-catalog", h.catalog)
 	mux.HandleFunc("GET /.well-known/jwks.json", h.jwks)
-	mux.HandleFunc("GET /a2a/{persona}/.well-known/agent-card.json", h.card(cardV1))
-	mux.HandleFunc("GET /a2a-v03/{persona}/.well-known/agent-card.json", h.card(cardV03))
+	mux.HandleFunc("GET /a2a/{persona}/.well-known/agent-card.json", h.serveCard(v1))
+	mux.HandleFunc("GET /a2a-v03/{persona}/.well-known/agent-card.json", h.serveCard(v03))
 	mux.HandleFunc("POST /a2a/{persona}", h.rpc)
 	mux.HandleFunc("POST /a2a/{persona}/{$}", h.rpc)
 }
@@ -114,6 +129,16 @@ func (h *Handler) rpc(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	call.serve(body)
+}
+
+// carriesJSON reports whether the body is declared as JSON, or as nothing.
+func carriesJSON(r *http.Request) bool {
+	declared := r.Header.Get("Content-Type")
+	if declared == "" {
+		return true
+	}
+	media, _, err := mime.ParseMediaType(declared)
+	return err == nil && (media == mediaJSON || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"))
 }
 
 // declared reports whether the caller declared the extension, by header (in

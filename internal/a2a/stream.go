@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
@@ -32,23 +33,23 @@ func (c *call) subscribe(who friend.Asker) (any, error) {
 	if stateOf[req.State].Terminal() {
 		return nil, unsupported // A2A 1.0 §3.1.6: a terminal task cannot be subscribed to
 	}
-	return nil, c.stream(req, who)
+	_, token, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
+	return nil, c.stream(req, who, token)
 }
 
 // stream sends the task as it is and then what becomes of it, until the
 // decision. The state is read anew at every wake, so the stream shows what the
-// database holds and nothing that is only on its way.
-func (c *call) stream(req friend.Request, who friend.Asker) error {
+// database holds and nothing that is only on its way; so is the token, "" for
+// the sender of the message itself, so that the stream ends with it.
+func (c *call) stream(req friend.Request, who friend.Asker, token string) error {
 	rung, stop := c.Friends.Follow(req.ID)
 	defer stop()
 	ctx := c.r.Context()
-	flusher, ok := c.w.(http.Flusher)
-	if !ok {
-		return fmt.Errorf("this connection cannot stream")
-	}
+	out := http.NewResponseController(c.w)
 	head := c.w.Header()
 	head.Set("Content-Type", "text/event-stream")
 	head.Set("Cache-Control", "no-store")
+	head.Set("X-Accel-Buffering", "no") // a proxy that buffers would keep the events
 	c.w.WriteHeader(http.StatusOK)
 	emit := func(e a2a.Event, final bool) bool {
 		v, err := c.version.event(e, final)
@@ -62,8 +63,7 @@ func (c *call) stream(req friend.Request, who friend.Asker) error {
 			return false
 		}
 		_, err = fmt.Fprintf(c.w, "data: %s\n\n", b)
-		flusher.Flush()
-		return err == nil
+		return err == nil && out.Flush() == nil
 	}
 	if !emit(task(req, true), false) || stateOf[req.State].Terminal() {
 		return nil
@@ -81,12 +81,14 @@ func (c *call) stream(req friend.Request, who friend.Asker) error {
 			return nil
 		case <-rung:
 		case <-look.C:
-			if _, err := fmt.Fprint(c.w, ": still waiting\n\n"); err != nil {
+			if _, err := fmt.Fprint(c.w, ": still waiting\n\n"); err != nil || out.Flush() != nil {
 				return nil
 			}
-			flusher.Flush()
 		}
 		look.Reset(beat)
+		if !c.stillGood(token) {
+			return nil
+		}
 		now, err := c.Friends.GetOwn(ctx, who, req.ID)
 		if err != nil {
 			return nil // the client subscribes again and learns why
@@ -104,4 +106,14 @@ func (c *call) stream(req friend.Request, who friend.Asker) error {
 			return nil
 		}
 	}
+}
+
+// stillGood reports whether the token that opened a stream has neither expired
+// nor been revoked.
+func (c *call) stillGood(token string) bool {
+	if token == "" || c.Tokens == nil {
+		return true
+	}
+	_, err := c.Tokens.AuthenticateRequester(c.r.Context(), c.persona.Slug, token)
+	return err == nil
 }

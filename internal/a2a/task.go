@@ -3,6 +3,7 @@ package a2a
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
@@ -55,3 +56,28 @@ func grantArtifact(g *friend.Artifact) *a2a.Artifact {
 	part.MediaType = "application/json"
 	return &a2a.Artifact{ID: "grant", Name: "grant", Parts: a2a.ContentParts{part}}
 }
+
+var stateOf = map[friend.RequestState]a2a.TaskState{
+	friend.AwaitingSignIn: a2a.TaskStateAuthRequired,
+	friend.Pending:        a2a.TaskStateSubmitted,
+	friend.Approved:       a2a.TaskStateCompleted,
+	friend.Declined:       a2a.TaskStateRejected,
+	friend.Withdrawn:      a2a.TaskStateCanceled,
+	friend.RequestExpired: a2a.TaskStateFailed,
+}
+
+func requestState(s a2a.TaskState) friend.RequestState {
+	for rs, ts := range stateOf {
+		if ts == s {
+			return rs
+		}
+	}
+	return ""
+}
+
+var taskStates = []a2a.TaskState{
+	a2a.TaskStateSubmitted, a2a.TaskStateWorking, a2a.TaskStateCompleted, a2a.TaskStateFailed, a2a.TaskStateCanceled,
+	a2a.TaskStateInputRequired, a2a.TaskStateRejected, a2a.TaskStateAuthRequired,
+}
+
+func knownState(s a2a.TaskState) bool { return slices.Contains(taskStates, s) }

@@ -3,6 +3,7 @@ package a2a
 import (
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
@@ -21,19 +22,32 @@ const (
 	v03 version = "0.3"
 )
 
+// spelled matches a version as a request may name it; a patch number is heard
+// and not considered (A2A 1.0 §3.6).
+var spelled = regexp.MustCompile(`^(0\.3|1\.0)(\.\d{1,9})?$`)
+
 // versionOf reads A2A-Version from header or query; absent means 0.3.
 func versionOf(r *http.Request) (version, bool) {
 	asked := strings.TrimSpace(r.Header.Get("A2A-Version"))
 	if asked == "" {
 		asked = strings.TrimSpace(r.URL.Query().Get("A2A-Version"))
 	}
-	switch asked {
-	case "", string(v03):
+	if asked == "" {
 		return v03, true
-	case string(v1):
-		return v1, true
 	}
-	return "", false
+	m := spelled.FindStringSubmatch(asked)
+	if m == nil {
+		return "", false
+	}
+	return version(m[1]), true
+}
+
+// extensionHeader names the header of activated extensions.
+func (v version) extensionHeader() string {
+	if v == v1 {
+		return "A2A-Extensions"
+	}
+	return "X-A2A-Extensions"
 }
 
 func (v version) userRole() string {
@@ -109,10 +123,22 @@ func (v version) task(t *a2a.Task) any {
 }
 
 func (v version) list(l *a2a.ListTasksResponse) any {
-	if v == v03 {
-		return a2av0.FromV1ListTasksResponse(l)
+	if v == v1 {
+		return l
 	}
-	return l
+	// 0.3 has no list over JSON-RPC; ours is 1.0's with the tasks of 0.3.
+	out := listV03{Tasks: []*legacy.Task{}, TotalSize: l.TotalSize, PageSize: l.PageSize, NextPageToken: l.NextPageToken}
+	for _, t := range l.Tasks {
+		out.Tasks = append(out.Tasks, a2av0.FromV1Task(t))
+	}
+	return out
+}
+
+type listV03 struct {
+	Tasks         []*legacy.Task `json:"tasks"`
+	TotalSize     int            `json:"totalSize"`
+	PageSize      int            `json:"pageSize"`
+	NextPageToken string         `json:"nextPageToken"`
 }
 
 // event is one event of a stream.
@@ -130,10 +156,13 @@ func (v version) event(e a2a.Event, final bool) (any, error) {
 	return out, nil
 }
 
+// unspecified is how some 1.0 clients spell no state at all.
+const unspecified = "TASK_STATE_UNSPECIFIED"
+
 // state reads a task state as this version spells it.
 func (v version) state(s string) (a2a.TaskState, bool) {
 	state := a2a.TaskState(s)
-	if v == v03 {
+	if v == v03 { // an unknown word comes out as no state
 		state = a2av0.ToV1TaskState(legacy.TaskState(s))
 	}
 	return state, knownState(state)

@@ -129,7 +129,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 	bearer := requesterOf(endpoints, c.PublicURL)
 	cards := a2a.New(a2a.Deps{
 		PublicURL: c.PublicURL, Personas: personas, Friends: friends, Keys: persona.NewCardKeys(s.pool, sealer),
-		Issuers: verifier.Issuers(), Log: s.log, Requester: bearer, ClientAddress: address,
+		Issuers: verifier.Issuers(), Dev: c.Dev, Log: s.log, Requester: bearer, Tokens: endpoints, ClientAddress: address,
 	})
 	tools, err := mcp.New(mcp.Deps{
 		PublicURL: c.PublicURL, Version: version, Endpoints: endpoints, Todos: todos,
