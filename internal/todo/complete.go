@@ -1,0 +1,182 @@
+package todo
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"switchboard/internal/endpoint"
+)
+
+// Completion ends a todo with a result. Artifacts are added to those that came with
+// heartbeats, by name.
+type Completion struct {
+	TodoID     uuid.UUID
+	LeaseToken string
+	Result     json.RawMessage
+	Artifacts  []Artifact
+}
+
+type completion struct {
+	verdict
+	auth      *authority
+	id        uuid.UUID
+	token     uuid.UUID
+	hash      []byte
+	result    *string
+	artifacts added
+
+	acted bool
+	line  uuid.UUID
+	after Changed
+}
+
+// added is what a call adds to a todo's artifacts.
+type added struct {
+	names, bodies []string
+}
+
+// Complete ends todos as done, also when they were asked to stop.
+func (s *Store) Complete(ctx context.Context, c endpoint.Caller, items []Completion) ([]Outcome[Changed], error) {
+	if err := checkItems(len(items)); err != nil {
+		return nil, err
+	}
+	w := &work{auth: authorityOf(c)}
+	out := make([]Outcome[Changed], len(items))
+	made := make([]*completion, len(items))
+	for i, item := range items {
+		m, size, err := newCompletion(item)
+		if err != nil {
+			out[i].Err = err
+			continue
+		}
+		m.auth = &w.auth
+		made[i] = m
+		w.completions = append(w.completions, m)
+		w.size += itemSize + size
+	}
+	if len(w.completions) > 0 {
+		if err := s.do(ctx, w); err != nil {
+			return nil, err
+		}
+	}
+	for i, m := range made {
+		if m != nil {
+			out[i].Value, out[i].Err = m.after, m.err
+		}
+	}
+	return out, nil
+}
+
+func newCompletion(item Completion) (m *completion, size int, err error) {
+	m = &completion{id: item.TodoID}
+	if m.result, err = document("result", item.Result, maxResult); err != nil {
+		return nil, 0, err
+	}
+	if m.artifacts.names, m.artifacts.bodies, size, err = checkArtifacts(item.Artifacts); err != nil {
+		return nil, 0, err
+	}
+	if m.token, err = parseToken(item.LeaseToken); err != nil {
+		return nil, 0, err
+	}
+	parts := [][]byte{[]byte("completed"), canonical(m.result)}
+	for _, b := range m.artifacts.bodies {
+		parts = append(parts, []byte(b))
+	}
+	m.hash = digest(parts...)
+	return m, size + textSize(m.result), nil
+}
+
+// finishTodos ends the todos whose tokens are current. The outcome is made of what
+// the deletion returns, so it exists exactly when the row is gone.
+const finishTodos = `
+WITH item AS MATERIALIZED (
+	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::timestamptz[], $5::uuid[], $6::uuid[], $7::text[], $8::bytea[], $9::text[], $10::int[])
+		WITH ORDINALITY AS i(owner, endpoint, version, until, id, token, queues, digest, result, artifacts, ord)
+), locked AS MATERIALIZED (
+	SELECT i.ord, i.digest, i.result, i.artifacts, x.at FROM item i, ` + holds + `
+	WHERE ` + upheld + `
+), gone AS (
+	DELETE FROM todo_live l USING locked k WHERE l.ctid = k.at
+	RETURNING k.ord, k.digest, k.result, k.artifacts AS added, l.*
+), ended AS (
+	INSERT INTO todo_outcome (owner, id, state, version, attempt, artifacts, questions, worker, token, digest, started_at, lease_seconds, progress,
+		result, finished_at)
+	SELECT owner, id, 'done', version + 1, attempt, artifacts + added, questions, worker, token, digest, started_at, lease_seconds, progress,
+		result, clock_timestamp()
+	FROM gone
+)
+SELECT ord, line, version + 1 FROM gone`
+
+func (r *round) queueCompletions(b *pgx.Batch) {
+	if len(r.completions) == 0 {
+		return
+	}
+	items := inOrder(r.completions)
+	queueArtifacts(b, items, func(c *completion) added { return c.artifacts })
+	n := len(items)
+	var as authorities
+	ids, tokens := make([][16]byte, n), make([][16]byte, n)
+	queues, hashes, results, artifacts := make([]string, n), make([][]byte, n), make([]*string, n), make([]int32, n)
+	for i, c := range items {
+		as.add(c.auth)
+		ids[i], tokens[i], queues[i], hashes[i], results[i] = c.id, c.token, c.auth.queues, c.hash, c.result
+		artifacts[i] = int32(len(c.artifacts.names))
+	}
+	b.Queue(finishTodos, as.owner, as.endpoint, as.version, as.until, ids, tokens, queues, hashes, results, artifacts).Query(func(rows pgx.Rows) error {
+		var ord int
+		var line uuid.UUID
+		var version int64
+		_, err := pgx.ForEachRow(rows, []any{&ord, &line, &version}, func() error {
+			if ord < 1 || ord > n {
+				return errUnexpected
+			}
+			c := items[ord-1]
+			c.acted, c.line = true, line
+			c.after = Changed{TodoID: c.id, State: Done, Version: version}
+			return nil
+		})
+		return err
+	})
+}
+
+// addArtifacts stores artifacts of those whose tokens are current, the newest of a
+// name. It locks the rows, so the statement after it finds them as this one did.
+const addArtifacts = `
+WITH item AS MATERIALIZED (
+	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::timestamptz[], $5::uuid[], $6::uuid[], $7::text[])
+		WITH ORDINALITY AS i(owner, endpoint, version, until, id, token, queues, ord)
+), locked AS MATERIALIZED (
+	SELECT i.ord, i.owner, i.id FROM item i, ` + holds + `
+	WHERE ` + upheld + `
+)
+INSERT INTO todo_artifact (owner, todo, name, artifact, position)
+SELECT k.owner, k.id, a.name, a.artifact, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + a.n
+FROM unnest($8::bigint[], $9::text[], $10::text[]) WITH ORDINALITY AS a(ord, name, artifact, n) JOIN locked k ON k.ord = a.ord
+ON CONFLICT (owner, todo, name) DO UPDATE SET artifact = excluded.artifact`
+
+// queueArtifacts adds the statement for the items' artifacts, if there are any.
+func queueArtifacts[H holding](b *pgx.Batch, items []H, of func(H) added) {
+	var as authorities
+	var ids, tokens [][16]byte
+	var queues, names, bodies []string
+	var ords []int64
+	for _, item := range items {
+		a, id, token := item.row()
+		what := of(item)
+		if len(what.names) == 0 {
+			continue
+		}
+		as.add(a)
+		ids, tokens, queues = append(ids, id), append(tokens, token), append(queues, a.queues)
+		for i := range what.names {
+			ords = append(ords, int64(len(ids)))
+			names, bodies = append(names, what.names[i]), append(bodies, what.bodies[i])
+		}
+	}
+	if len(ids) > 0 {
+		b.Queue(addArtifacts, as.owner, as.endpoint, as.version, as.until, ids, tokens, queues, ords, names, bodies)
+	}
+}
