@@ -93,7 +93,7 @@ func (a *api) registerEndpoints() {
 			}
 			return tag(e.Version, a.viewEndpoint(e)), nil
 		})
-	type narrow struct {
+	type narrowEndpoint struct {
 		byID
 		Body struct {
 			Queues []string `json:"queues,omitempty" maxItems:"32"`
@@ -101,7 +101,7 @@ func (a *api) registerEndpoints() {
 		}
 	}
 	route(a, operation("narrow-endpoint", http.MethodPost, "/v1/endpoints/{id}/narrow", "Narrow a home endpoint", "endpoints", limiting, 200), limiting,
-		func(ctx context.Context, who human.Human, in *narrow) (*tagged[endpointView], error) {
+		func(ctx context.Context, who human.Human, in *narrowEndpoint) (*tagged[endpointView], error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err

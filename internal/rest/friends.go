@@ -144,7 +144,7 @@ func (a *api) registerFriends() {
 			}
 			return &body[requestView]{viewRequestOut(r)}, nil
 		})
-	type approve struct {
+	type approveRequest struct {
 		byID
 		Body *struct {
 			Scope         *scope.Asked `json:"scope,omitempty" doc:"Narrower than requested; what is left out is as requested."`
@@ -154,7 +154,7 @@ func (a *api) registerFriends() {
 		}
 	}
 	route(a, operation("approve-friend-request", http.MethodPost, "/v1/friend-requests/{id}/approve", "Approve, narrower if you like", "friend requests", fresh, 200), fresh,
-		func(ctx context.Context, who human.Human, in *approve) (*tagged[grantView], error) {
+		func(ctx context.Context, who human.Human, in *approveRequest) (*tagged[grantView], error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err
@@ -169,7 +169,7 @@ func (a *api) registerFriends() {
 			}
 			return tag(g.Version, grantIn(g)), nil
 		})
-	type decline struct {
+	type declineRequest struct {
 		byID
 		Body *struct {
 			Note        string `json:"note,omitempty" maxLength:"2000"`
@@ -178,7 +178,7 @@ func (a *api) registerFriends() {
 		}
 	}
 	route(a, operation("decline-friend-request", http.MethodPost, "/v1/friend-requests/{id}/decline", "Decline", "friend requests", limiting, 200), limiting,
-		func(ctx context.Context, who human.Human, in *decline) (*body[requestView], error) {
+		func(ctx context.Context, who human.Human, in *declineRequest) (*body[requestView], error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err
@@ -247,7 +247,7 @@ func (a *api) registerGrants() {
 			}
 			return tag(g.Version, grantOut(g)), nil
 		})
-	type narrow struct {
+	type narrowGrant struct {
 		byID
 		ifMatch
 		Body struct {
@@ -255,7 +255,7 @@ func (a *api) registerGrants() {
 		}
 	}
 	route(a, operation("narrow-grant", http.MethodPost, "/v1/grants/{id}/narrow", "Narrow a grant", "grants", limiting, 200), limiting,
-		func(ctx context.Context, who human.Human, in *narrow) (*tagged[grantView], error) {
+		func(ctx context.Context, who human.Human, in *narrowGrant) (*tagged[grantView], error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err
@@ -270,14 +270,14 @@ func (a *api) registerGrants() {
 			}
 			return tag(g.Version, grantIn(g)), nil
 		})
-	type revoke struct {
+	type revokeGrant struct {
 		byID
 		Body *struct {
 			OpenTodos string `json:"open_todos,omitempty" enum:"cancel,finish" default:"cancel" doc:"What becomes of the friend's open todos."`
 		}
 	}
 	route(a, operation("revoke-grant", http.MethodPost, "/v1/grants/{id}/revoke", "Revoke a grant, for good", "grants", limiting, 200), limiting,
-		func(ctx context.Context, who human.Human, in *revoke) (*tagged[grantView], error) {
+		func(ctx context.Context, who human.Human, in *revokeGrant) (*tagged[grantView], error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err

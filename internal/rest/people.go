@@ -77,7 +77,7 @@ func (a *api) registerPeople() {
 			return tag(who.Version, viewMe(ctx, who)), nil
 		})
 
-	type patch struct {
+	type patchMe struct {
 		ifMatch
 		Body struct {
 			Name          *string              `json:"name,omitempty" maxLength:"100"`
@@ -85,7 +85,7 @@ func (a *api) registerPeople() {
 		}
 	}
 	route(a, operation("update-me", http.MethodPatch, "/v1/me", "Change my name or how I am notified", "me", writing, 200), writing,
-		func(ctx context.Context, who human.Human, in *patch) (*tagged[meView], error) {
+		func(ctx context.Context, who human.Human, in *patchMe) (*tagged[meView], error) {
 			v, err := in.version()
 			if err != nil {
 				return nil, err

@@ -5,6 +5,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"path"
+	"reflect"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -64,6 +67,7 @@ func New(d Deps) http.Handler {
 	config.NoFormatFallback = false
 	config.Formats = map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat}
 	config.Servers = []*huma.Server{{URL: d.PublicURL}}
+	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"session": {Type: "apiKey", In: "cookie", Name: human.CookieName(d.PublicURL), Description: "A browser's session, from GET /login."},
 		"token":   {Type: "http", Scheme: "bearer", Description: "An API token (sba_…): reads, narrows, pauses, revokes and declines."},
@@ -80,4 +84,21 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("GET /docs", a.docs)
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) { writeProblem(w, r, notFound()) })
 	return a.identify(a.replay(mux))
+}
+
+// schemaName names a type in the OpenAPI document. Domain packages have types
+// of one name, so theirs carry the package's.
+func schemaName(t reflect.Type, hint string) string {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	name := huma.DefaultSchemaNamer(t, hint)
+	if t.Name() == "" || !strings.HasPrefix(t.PkgPath(), "switchboard/") {
+		return name
+	}
+	room := path.Base(t.PkgPath())
+	if room == "rest" || strings.EqualFold(room, name) {
+		return name
+	}
+	return strings.ToUpper(room[:1]) + room[1:] + name
 }

@@ -189,14 +189,14 @@ func (a *api) registerTodos() {
 			}
 			return &body[createdView]{createdView{ID: c.TodoID, State: c.State, Version: c.Version, Deduplicated: c.Deduplicated}}, nil
 		})
-	type cancel struct {
+	type cancelTodo struct {
 		byID
 		Body *struct {
 			Reason string `json:"reason,omitempty" maxLength:"2000"`
 		}
 	}
 	route(a, operation("cancel-todo", http.MethodPost, "/v1/todos/{id}/cancel", "Cancel a todo; a leased one is asked to stop", "todos", writing, 200), writing,
-		func(ctx context.Context, who human.Human, in *cancel) (*body[changedView], error) {
+		func(ctx context.Context, who human.Human, in *cancelTodo) (*body[changedView], error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err
@@ -211,7 +211,7 @@ func (a *api) registerTodos() {
 			}
 			return &body[changedView]{viewChanged(c)}, nil
 		})
-	type answer struct {
+	type answerTodo struct {
 		byID
 		Body struct {
 			Text       string          `json:"text" minLength:"1" maxLength:"65536"`
@@ -220,7 +220,7 @@ func (a *api) registerTodos() {
 		}
 	}
 	route(a, operation("answer-todo", http.MethodPost, "/v1/todos/{id}/answer", "Answer a worker's question", "todos", writing, 200), writing,
-		func(ctx context.Context, who human.Human, in *answer) (*body[changedView], error) {
+		func(ctx context.Context, who human.Human, in *answerTodo) (*body[changedView], error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err
