@@ -268,6 +268,13 @@ func (b *bundle) granted(f from) friend.Grant {
 	return g
 }
 
+type txn = pgx.Tx
+
+func (b *bundle) inTx(f func(context.Context, txn) error) error {
+	ctx := b.t.Context()
+	return pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error { return f(ctx, tx) })
+}
+
 // rows counts the rows of every table.
 func (b *bundle) rows() map[string]int {
 	b.t.Helper()
