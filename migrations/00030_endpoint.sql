@@ -33,7 +33,7 @@ CREATE TABLE endpoint_route (
 
 -- What other domains may read and lock: a caller that was resolved at a version
 -- is right exactly while the row still has it.
-CREATE VIEW endpoint_authority AS SELECT id, owner, version FROM endpoint;
+CREATE VIEW endpoint_authority AS SELECT id, owner, version, line FROM endpoint;
 
 -- An agent's public keys, and the personas at which each has a stored request.
 CREATE TABLE endpoint_key (
