@@ -20,13 +20,20 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // kit is a human with two queues, a worker and a friend, on a database of their own.
 type kit struct {
-	t     testing.TB
+	tb    testing.TB // whose end is the kit's
+	t     tester
 	url   string
 	pool  *pgxpool.Pool
 	store *Store
 	owner uuid.UUID
 	work  endpoint.Caller // home endpoint on reviews and builds
 	peer  endpoint.Caller // peer endpoint on reviews and builds
+}
+
+// tester is what a kit needs of a test, or of one run of a property.
+type tester interface {
+	require.TestingT
+	Helper()
 }
 
 // wide are limits that no test meets by accident.
@@ -37,7 +44,7 @@ func wide() scope.Limits {
 func newKit(t testing.TB) *kit {
 	t.Helper()
 	url := pgtest.URL(t)
-	k := &kit{t: t, url: url, pool: pgtest.Open(t, url), owner: newID()}
+	k := &kit{tb: t, t: t, url: url, pool: pgtest.Open(t, url), owner: newID()}
 	// Whom this package compares with is package endpoint's; a table of the same
 	// shape stands in for it, so that tests say what an endpoint is in one line.
 	_, err := k.pool.Exec(context.Background(), `
@@ -56,15 +63,15 @@ func newKit(t testing.TB) *kit {
 // replica opens another store on the same database.
 func (k *kit) replica(o Options) *Store {
 	k.t.Helper()
-	pool := pgtest.Open(k.t, k.url)
+	pool := pgtest.Open(k.tb, k.url)
 	wake := postgres.NewWake(k.url, postgres.WakeOptions{})
 	s, err := Open(context.Background(), pool, wake, o)
 	require.NoError(k.t, err)
-	k.t.Cleanup(func() {
+	k.tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		if err := s.Close(ctx); err != nil {
-			k.t.Errorf("close the store: %v", err)
+			k.tb.Errorf("close the store: %v", err)
 		}
 		wake.Close()
 	})
@@ -149,7 +156,7 @@ func (k *kit) due(id uuid.UUID) {
 	k.exec(`UPDATE todo_live SET not_before = clock_timestamp() - interval '1 second' WHERE id = $1 AND not_before IS NOT NULL`, id)
 }
 
-func requireCode(t testing.TB, code refusal.Code, err error) {
+func requireCode(t tester, code refusal.Code, err error) {
 	t.Helper()
 	require.Error(t, err)
 	require.Equal(t, code, refusal.CodeOf(err), "%v", err)
