@@ -47,7 +47,7 @@ func (a *api) viewEndpoint(e endpoint.Endpoint) endpointView {
 
 func (a *api) registerEndpoints() {
 	type newEndpoint struct {
-		idempotency
+		Idempotency
 		Body struct {
 			Kind          string    `json:"kind" enum:"home"`
 			AgentID       uuid.UUID `json:"agent_id"`
@@ -74,7 +74,7 @@ func (a *api) registerEndpoints() {
 			return tag(e.Version, v), nil
 		})
 	route(a, operation("list-endpoints", http.MethodGet, "/v1/endpoints", "My endpoints", "endpoints", reading, 200), reading,
-		func(ctx context.Context, who human.Human, in *page) (*body[list[endpointView]], error) {
+		func(ctx context.Context, who human.Human, in *Page) (*body[list[endpointView]], error) {
 			es, next, err := a.Endpoints.List(ctx, who.ID, in.Cursor, in.Limit)
 			if err != nil {
 				return nil, err
@@ -82,7 +82,7 @@ func (a *api) registerEndpoints() {
 			return listed(es, next, a.viewEndpoint), nil
 		})
 	route(a, operation("get-endpoint", http.MethodGet, "/v1/endpoints/{id}", "One endpoint", "endpoints", reading, 200), reading,
-		func(ctx context.Context, who human.Human, in *byID) (*tagged[endpointView], error) {
+		func(ctx context.Context, who human.Human, in *ByID) (*tagged[endpointView], error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err
@@ -94,7 +94,7 @@ func (a *api) registerEndpoints() {
 			return tag(e.Version, a.viewEndpoint(e)), nil
 		})
 	type narrowEndpoint struct {
-		byID
+		ByID
 		Body struct {
 			Queues []string `json:"queues,omitempty" maxItems:"32"`
 			Verbs  []string `json:"verbs,omitempty" maxItems:"32"`
@@ -113,7 +113,7 @@ func (a *api) registerEndpoints() {
 			return tag(e.Version, a.viewEndpoint(e)), nil
 		})
 	route(a, operation("rotate-endpoint", http.MethodPost, "/v1/endpoints/{id}/rotate", "Give a home endpoint a new credential; the old one ends at once", "endpoints", fresh, 200), fresh,
-		func(ctx context.Context, who human.Human, in *byID) (*tagged[endpointView], error) {
+		func(ctx context.Context, who human.Human, in *ByID) (*tagged[endpointView], error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err
@@ -136,7 +136,7 @@ func (a *api) registerEndpoints() {
 		{"revoke", "Revoke a home endpoint, for good", limiting, a.Endpoints.RevokeHome},
 	} {
 		route(a, operation(act.name+"-endpoint", http.MethodPost, "/v1/endpoints/{id}/"+act.name, act.summary, "endpoints", act.need, 200), act.need,
-			func(ctx context.Context, who human.Human, in *byID) (*tagged[endpointView], error) {
+			func(ctx context.Context, who human.Human, in *ByID) (*tagged[endpointView], error) {
 				id, err := in.id()
 				if err != nil {
 					return nil, err

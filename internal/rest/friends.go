@@ -103,7 +103,7 @@ func stateFilter(s string) (friend.RequestState, error) {
 
 func (a *api) registerFriends() {
 	type requests struct {
-		page
+		Page
 		Direction string `query:"direction" enum:"in,out" default:"in"`
 		State     string `query:"state" maxLength:"20"`
 	}
@@ -127,7 +127,7 @@ func (a *api) registerFriends() {
 			return listed(rs, next, viewRequestIn), nil
 		})
 	route(a, operation("get-friend-request", http.MethodGet, "/v1/friend-requests/{id}", "One friend request", "friend requests", reading, 200), reading,
-		func(ctx context.Context, who human.Human, in *byID) (*body[requestView], error) {
+		func(ctx context.Context, who human.Human, in *ByID) (*body[requestView], error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err
@@ -145,7 +145,7 @@ func (a *api) registerFriends() {
 			return &body[requestView]{viewRequestOut(r)}, nil
 		})
 	type approveRequest struct {
-		byID
+		ByID
 		Body *struct {
 			Scope         *scope.Asked `json:"scope,omitempty" doc:"Narrower than requested; what is left out is as requested."`
 			ExpiresInDays *int64       `json:"expires_in_days,omitempty" minimum:"1" maximum:"365"`
@@ -170,7 +170,7 @@ func (a *api) registerFriends() {
 			return tag(g.Version, grantIn(g)), nil
 		})
 	type declineRequest struct {
-		byID
+		ByID
 		Body *struct {
 			Note        string `json:"note,omitempty" maxLength:"2000"`
 			MayAskAgain *bool  `json:"may_ask_again,omitempty" doc:"At once; otherwise after 7 days."`
@@ -194,7 +194,7 @@ func (a *api) registerFriends() {
 			return &body[requestView]{viewRequestIn(r)}, nil
 		})
 	route(a, operation("withdraw-friend-request", http.MethodPost, "/v1/friend-requests/{id}/withdraw", "Withdraw my own request", "friend requests", writing, 200), writing,
-		func(ctx context.Context, who human.Human, in *byID) (*body[requestView], error) {
+		func(ctx context.Context, who human.Human, in *ByID) (*body[requestView], error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err
@@ -211,7 +211,7 @@ func (a *api) registerFriends() {
 
 func (a *api) registerGrants() {
 	type grants struct {
-		page
+		Page
 		Direction string `query:"direction" enum:"in,out" default:"in"`
 	}
 	route(a, operation("list-grants", http.MethodGet, "/v1/grants", "Grants, by me or to me", "grants", reading, 200), reading,
@@ -230,7 +230,7 @@ func (a *api) registerGrants() {
 			return listed(gs, next, grantIn), nil
 		})
 	route(a, operation("get-grant", http.MethodGet, "/v1/grants/{id}", "One grant", "grants", reading, 200), reading,
-		func(ctx context.Context, who human.Human, in *byID) (*tagged[grantView], error) {
+		func(ctx context.Context, who human.Human, in *ByID) (*tagged[grantView], error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err
@@ -248,8 +248,8 @@ func (a *api) registerGrants() {
 			return tag(g.Version, grantOut(g)), nil
 		})
 	type narrowGrant struct {
-		byID
-		ifMatch
+		ByID
+		IfMatch
 		Body struct {
 			Scope scope.Asked `json:"scope" doc:"Narrower than now; a limit left out stays as it is."`
 		}
@@ -271,7 +271,7 @@ func (a *api) registerGrants() {
 			return tag(g.Version, grantIn(g)), nil
 		})
 	type revokeGrant struct {
-		byID
+		ByID
 		Body *struct {
 			OpenTodos string `json:"open_todos,omitempty" enum:"cancel,finish" default:"cancel" doc:"What becomes of the friend's open todos."`
 		}
@@ -297,7 +297,7 @@ func (a *api) registerGrants() {
 		{"resume", "Resume a grant exactly as it was", fresh, a.Friends.Resume},
 	} {
 		route(a, operation(act.name+"-grant", http.MethodPost, "/v1/grants/{id}/"+act.name, act.summary, "grants", act.need, 200), act.need,
-			func(ctx context.Context, who human.Human, in *byID) (*tagged[grantView], error) {
+			func(ctx context.Context, who human.Human, in *ByID) (*tagged[grantView], error) {
 				id, err := in.id()
 				if err != nil {
 					return nil, err
@@ -310,7 +310,7 @@ func (a *api) registerGrants() {
 			})
 	}
 	route(a, operation("leave-grant", http.MethodPost, "/v1/grants/{id}/leave", "Give up a grant that was made to me", "grants", writing, 200), writing,
-		func(ctx context.Context, who human.Human, in *byID) (*tagged[grantView], error) {
+		func(ctx context.Context, who human.Human, in *ByID) (*tagged[grantView], error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err
@@ -325,7 +325,7 @@ func (a *api) registerGrants() {
 
 func (a *api) registerBlocks() {
 	route(a, operation("list-blocks", http.MethodGet, "/v1/blocks", "Whom I blocked", "blocks", reading, 200), reading,
-		func(ctx context.Context, who human.Human, in *page) (*body[list[blockView]], error) {
+		func(ctx context.Context, who human.Human, in *Page) (*body[list[blockView]], error) {
 			bs, next, err := a.Friends.Blocks(ctx, who.ID, in.Cursor, in.Limit)
 			if err != nil {
 				return nil, err
@@ -335,7 +335,7 @@ func (a *api) registerBlocks() {
 			}), nil
 		})
 	route(a, operation("delete-block", http.MethodDelete, "/v1/blocks/{id}", "Unblock", "blocks", fresh, 204), fresh,
-		func(ctx context.Context, who human.Human, in *byID) (*struct{}, error) {
+		func(ctx context.Context, who human.Human, in *ByID) (*struct{}, error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err

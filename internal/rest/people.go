@@ -78,7 +78,7 @@ func (a *api) registerPeople() {
 		})
 
 	type patchMe struct {
-		ifMatch
+		IfMatch
 		Body struct {
 			Name          *string              `json:"name,omitempty" maxLength:"100"`
 			Notifications *human.Notifications `json:"notifications,omitempty"`
@@ -121,7 +121,7 @@ func (a *api) registerPeople() {
 			return listed(ts, "", viewToken), nil
 		})
 	route(a, operation("delete-api-token", http.MethodDelete, "/v1/api-tokens/{id}", "Revoke an API token", "api tokens", writing, 204), writing,
-		func(ctx context.Context, who human.Human, in *byID) (*struct{}, error) {
+		func(ctx context.Context, who human.Human, in *ByID) (*struct{}, error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err
@@ -130,7 +130,7 @@ func (a *api) registerPeople() {
 		})
 
 	type events struct {
-		page
+		Page
 		Kind   string `query:"kind" maxLength:"100"`
 		Grant  string `query:"grant_id" maxLength:"36"`
 		Object string `query:"object_id" maxLength:"36"`

@@ -58,7 +58,7 @@ func orEmpty[T any](s []T) []T {
 
 func (a *api) registerPersonas() {
 	type newAgent struct {
-		idempotency
+		Idempotency
 		Body struct {
 			Name        string `json:"name" minLength:"1" maxLength:"100"`
 			Description string `json:"description,omitempty" maxLength:"2000"`
@@ -73,7 +73,7 @@ func (a *api) registerPersonas() {
 			return tag(g.Version, viewAgent(g)), nil
 		})
 	route(a, operation("list-agents", http.MethodGet, "/v1/agents", "My agents", "agents", reading, 200), reading,
-		func(ctx context.Context, who human.Human, in *page) (*body[list[agentView]], error) {
+		func(ctx context.Context, who human.Human, in *Page) (*body[list[agentView]], error) {
 			gs, next, err := a.Personas.Agents(ctx, who.ID, in.Cursor, in.Limit)
 			if err != nil {
 				return nil, err
@@ -81,7 +81,7 @@ func (a *api) registerPersonas() {
 			return listed(gs, next, viewAgent), nil
 		})
 	route(a, operation("get-agent", http.MethodGet, "/v1/agents/{id}", "One agent", "agents", reading, 200), reading,
-		func(ctx context.Context, who human.Human, in *byID) (*tagged[agentView], error) {
+		func(ctx context.Context, who human.Human, in *ByID) (*tagged[agentView], error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err
@@ -93,8 +93,8 @@ func (a *api) registerPersonas() {
 			return tag(g.Version, viewAgent(g)), nil
 		})
 	type patchAgent struct {
-		byID
-		ifMatch
+		ByID
+		IfMatch
 		Body struct {
 			Name        *string `json:"name,omitempty" minLength:"1" maxLength:"100"`
 			Description *string `json:"description,omitempty" maxLength:"2000"`
@@ -117,7 +117,7 @@ func (a *api) registerPersonas() {
 			return tag(g.Version, viewAgent(g)), nil
 		})
 	route(a, operation("delete-agent", http.MethodDelete, "/v1/agents/{id}", "Remove an agent that nothing hangs on", "agents", owning, 204), owning,
-		func(ctx context.Context, who human.Human, in *byID) (*struct{}, error) {
+		func(ctx context.Context, who human.Human, in *ByID) (*struct{}, error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err
@@ -126,7 +126,7 @@ func (a *api) registerPersonas() {
 		})
 
 	type newPersona struct {
-		idempotency
+		Idempotency
 		Body struct {
 			AgentID     uuid.UUID          `json:"agent_id"`
 			Slug        string             `json:"slug" maxLength:"63" pattern:"^[a-z0-9-]{1,63}$" example:"reviewer"`
@@ -152,7 +152,7 @@ func (a *api) registerPersonas() {
 			return tag(p.Version, a.viewPersona(p)), nil
 		})
 	route(a, operation("list-personas", http.MethodGet, "/v1/personas", "My personas", "personas", reading, 200), reading,
-		func(ctx context.Context, who human.Human, in *page) (*body[list[personaView]], error) {
+		func(ctx context.Context, who human.Human, in *Page) (*body[list[personaView]], error) {
 			ps, next, err := a.Personas.List(ctx, who.ID, in.Cursor, in.Limit)
 			if err != nil {
 				return nil, err
@@ -160,7 +160,7 @@ func (a *api) registerPersonas() {
 			return listed(ps, next, a.viewPersona), nil
 		})
 	route(a, operation("get-persona", http.MethodGet, "/v1/personas/{id}", "One persona", "personas", reading, 200), reading,
-		func(ctx context.Context, who human.Human, in *byID) (*tagged[personaView], error) {
+		func(ctx context.Context, who human.Human, in *ByID) (*tagged[personaView], error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err
@@ -172,8 +172,8 @@ func (a *api) registerPersonas() {
 			return tag(p.Version, a.viewPersona(p)), nil
 		})
 	type patchPersona struct {
-		byID
-		ifMatch
+		ByID
+		IfMatch
 		Body struct {
 			Name        *string             `json:"name,omitempty" minLength:"1" maxLength:"100"`
 			Description *string             `json:"description,omitempty" maxLength:"2000"`
@@ -208,7 +208,7 @@ func (a *api) registerPersonas() {
 			return tag(p.Version, a.viewPersona(p)), nil
 		})
 	route(a, operation("delete-persona", http.MethodDelete, "/v1/personas/{id}", "Remove a persona", "personas", owning, 204), owning,
-		func(ctx context.Context, who human.Human, in *byID) (*struct{}, error) {
+		func(ctx context.Context, who human.Human, in *ByID) (*struct{}, error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err
@@ -217,7 +217,7 @@ func (a *api) registerPersonas() {
 		})
 
 	type search struct {
-		page
+		Page
 		Query string `query:"q" maxLength:"200"`
 	}
 	route(a, operation("search-directory", http.MethodGet, "/v1/directory", "Find personas", "directory", reading, 200), reading,

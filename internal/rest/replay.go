@@ -17,9 +17,9 @@ import (
 	"switchboard/internal/refusal"
 )
 
-// idempotency documents the header on the creating operations that replay
+// Idempotency documents the header on the creating operations that replay
 // serves.
-type idempotency struct {
+type Idempotency struct {
 	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" doc:"The same key with the same body answers as the first time, without its secret; with another body it is 409 conflict."`
 }
 

@@ -12,8 +12,8 @@ import (
 	"switchboard/internal/refusal"
 )
 
-// page are the parameters of every list.
-type page struct {
+// Page are the parameters of every list.
+type Page struct {
 	Cursor string `query:"cursor" maxLength:"1024" doc:"The next_cursor of the page before."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50"`
 }
@@ -46,12 +46,13 @@ func listed[F, T any](from []F, next string, view func(F) T) *body[list[T]] {
 	return &body[list[T]]{Body: list[T]{Items: items, NextCursor: next}}
 }
 
-type byID struct {
+// ByID is the id in a path. (What huma embeds must be exported.)
+type ByID struct {
 	ID string `path:"id" maxLength:"64"`
 }
 
 // id reads a path's id; a malformed one is answered like an unknown one.
-func (b byID) id() (uuid.UUID, error) {
+func (b ByID) id() (uuid.UUID, error) {
 	id, err := uuid.Parse(b.ID)
 	if err != nil || len(b.ID) != 36 {
 		return uuid.Nil, notFound()
@@ -59,12 +60,13 @@ func (b byID) id() (uuid.UUID, error) {
 	return id, nil
 }
 
-type ifMatch struct {
+// IfMatch is the header of a change that depends on a version.
+type IfMatch struct {
 	IfMatch string `header:"If-Match" maxLength:"64" doc:"The ETag that the change is based on; 412 when it is no longer current."`
 }
 
 // version reads If-Match (RFC 9110 §13.1.1): nil when absent or *.
-func (m ifMatch) version() (*int64, error) {
+func (m IfMatch) version() (*int64, error) {
 	if m.IfMatch == "" || m.IfMatch == "*" {
 		return nil, nil
 	}

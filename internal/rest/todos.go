@@ -108,7 +108,7 @@ func todoState(s string) (todo.State, error) {
 func (a *api) registerTodos() {
 	a.registerQueues()
 	route(a, operation("list-inbox", http.MethodGet, "/v1/inbox", "What waits for me, approvals first", "inbox", reading, 200), reading,
-		func(ctx context.Context, who human.Human, in *page) (*body[list[inboxView]], error) {
+		func(ctx context.Context, who human.Human, in *Page) (*body[list[inboxView]], error) {
 			is, next, err := a.Todos.Inbox(ctx, who.ID, in.Cursor, in.Limit)
 			if err != nil {
 				return nil, err
@@ -116,7 +116,7 @@ func (a *api) registerTodos() {
 			return listed(is, next, viewInbox), nil
 		})
 	type todos struct {
-		page
+		Page
 		Queue string `query:"queue" maxLength:"63"`
 		State string `query:"state" maxLength:"20"`
 		Grant string `query:"grant_id" maxLength:"36"`
@@ -140,7 +140,7 @@ func (a *api) registerTodos() {
 			return listed(ds, next, viewTodo), nil
 		})
 	route(a, operation("get-todo", http.MethodGet, "/v1/todos/{id}", "One todo's whole history", "todos", reading, 200), reading,
-		func(ctx context.Context, who human.Human, in *byID) (*tagged[todoView], error) {
+		func(ctx context.Context, who human.Human, in *ByID) (*tagged[todoView], error) {
 			id, err := in.id()
 			if err != nil {
 				return nil, err
@@ -190,7 +190,7 @@ func (a *api) registerTodos() {
 			return &body[createdView]{createdView{ID: c.TodoID, State: c.State, Version: c.Version, Deduplicated: c.Deduplicated}}, nil
 		})
 	type cancelTodo struct {
-		byID
+		ByID
 		Body *struct {
 			Reason string `json:"reason,omitempty" maxLength:"2000"`
 		}
@@ -212,7 +212,7 @@ func (a *api) registerTodos() {
 			return &body[changedView]{viewChanged(c)}, nil
 		})
 	type answerTodo struct {
-		byID
+		ByID
 		Body struct {
 			Text       string          `json:"text" minLength:"1" maxLength:"65536"`
 			QuestionID *uuid.UUID      `json:"question_id,omitempty"`
@@ -239,7 +239,7 @@ func (a *api) registerTodos() {
 		{"release", "Take a leased todo from its worker", a.Todos.ReleaseOwn},
 	} {
 		route(a, operation(act.name+"-todo", http.MethodPost, "/v1/todos/{id}/"+act.name, act.summary, "todos", writing, 200), writing,
-			func(ctx context.Context, who human.Human, in *byID) (*body[changedView], error) {
+			func(ctx context.Context, who human.Human, in *ByID) (*body[changedView], error) {
 				id, err := in.id()
 				if err != nil {
 					return nil, err
@@ -255,7 +255,7 @@ func (a *api) registerTodos() {
 
 func (a *api) registerQueues() {
 	type newQueue struct {
-		idempotency
+		Idempotency
 		Body struct {
 			Name        string `json:"name" maxLength:"63" pattern:"^[a-z0-9-]{1,63}$" example:"reviews"`
 			Description string `json:"description,omitempty" maxLength:"2000"`
@@ -270,7 +270,7 @@ func (a *api) registerQueues() {
 			return tag(q.Version, viewQueue(q)), nil
 		})
 	route(a, operation("list-queues", http.MethodGet, "/v1/queues", "My queues", "queues", reading, 200), reading,
-		func(ctx context.Context, who human.Human, in *page) (*body[list[queueView]], error) {
+		func(ctx context.Context, who human.Human, in *Page) (*body[list[queueView]], error) {
 			qs, next, err := a.Todos.Queues(ctx, who.ID, in.Cursor, in.Limit)
 			if err != nil {
 				return nil, err
@@ -279,7 +279,7 @@ func (a *api) registerQueues() {
 		})
 	type patchQueue struct {
 		Name string `path:"name" maxLength:"63"`
-		ifMatch
+		IfMatch
 		Body struct {
 			Description   *string `json:"description,omitempty" maxLength:"2000"`
 			Paused        *bool   `json:"paused,omitempty"`

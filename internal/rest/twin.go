@@ -69,7 +69,7 @@ func (a *api) registerTwin() {
 
 	type listIn struct {
 		Persona string `path:"persona" maxLength:"63"`
-		page
+		Page
 		State string `query:"state" maxLength:"20"`
 	}
 	route(a, requesterOperation("list-sent-friend-requests", http.MethodGet, path, "What I asked this persona"), anyone,
@@ -90,7 +90,7 @@ func (a *api) registerTwin() {
 		})
 	type one struct {
 		Persona string `path:"persona" maxLength:"63"`
-		byID
+		ByID
 	}
 	for _, act := range []struct {
 		id, method, path, summary string
