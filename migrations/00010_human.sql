@@ -55,5 +55,13 @@ CREATE TABLE api_token_hash (
 );
 CREATE INDEX api_token_hash_token ON api_token_hash (human, token);
 
+-- Forms that have been sent, for a day, so that one sent twice does nothing twice.
+CREATE TABLE form_once (
+    human uuid NOT NULL,
+    key   uuid NOT NULL,
+    at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (human, key)
+);
+
 -- +goose Down
-DROP TABLE api_token_hash, api_token, session_token, session, human_identity, human;
+DROP TABLE form_once, api_token_hash, api_token, session_token, session, human_identity, human;

@@ -105,6 +105,21 @@ func (s *Store) Authenticate(ctx context.Context, token string) (Session, error)
 	return v, nil
 }
 
+// Alive reports whether the token's session has not ended. Unlike Authenticate it
+// is no use of the session: a page that is merely open keeps nobody signed in.
+func (s *Store) Alive(ctx context.Context, token string) (bool, error) {
+	var alive bool
+	err := s.pool.QueryRow(ctx, `
+		SELECT EXISTS (
+			SELECT FROM session_token t JOIN session s ON s.human = t.human AND s.id = t.session
+			WHERE t.hash = $1 AND s.last_seen > clock_timestamp() - $2::interval AND s.created_at > clock_timestamp() - $3::interval)`,
+		hash(token), SessionIdle, SessionLife).Scan(&alive)
+	if err != nil {
+		return false, fmt.Errorf("look at session: %w", err)
+	}
+	return alive, nil
+}
+
 // SignOut ends the session of this token; an unknown one is no error.
 func (s *Store) SignOut(ctx context.Context, token string) error {
 	var human, session uuid.UUID
@@ -193,6 +208,10 @@ func (s *Store) sweep(ctx context.Context) error {
 			RETURNING human, id
 		)
 		DELETE FROM session_token t USING gone WHERE t.human = gone.human AND t.session = gone.id`, SessionIdle, SessionLife)
+	if err != nil {
+		return err
+	}
+	_, err = s.pool.Exec(ctx, `DELETE FROM form_once WHERE at < clock_timestamp() - interval '1 day'`)
 	return err
 }
 

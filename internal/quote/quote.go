@@ -16,7 +16,12 @@ const (
 	AsSpace Newlines = iota
 	// Kept leaves them, at most two in a row: for reasons and bodies shown as a block.
 	Kept
+	// Indented leaves spaces at the start of a line too, up to 32: for JSON and code.
+	Indented
 )
+
+// maxIndent is how far Indented lets a line begin to the right.
+const maxIndent = 32
 
 // maxMarks is how many combining marks one character may carry. Scripts that
 // need them use up to four; more is made to run over neighbouring lines.
@@ -59,6 +64,7 @@ type writer struct {
 	count  int // characters of the source, or 1 for each that is written out
 	marks  int // combining marks on the current character
 	breaks int // line breaks in a row
+	indent int // spaces at the start of the line
 	space  bool
 }
 
@@ -69,6 +75,10 @@ func (w *writer) character(r rune, bad bool, raw string) bool {
 		return w.plain(fmt.Sprintf("⟦0x%02X⟧", raw[0]))
 	case r == '\n' || r == '\r' || r == 0x85 || r == 0x2028 || r == 0x2029:
 		return w.lineBreak()
+	case (r == ' ' || r == '\t') && w.lines == Indented && w.breaks > 0 && w.indent < maxIndent:
+		w.text.WriteByte(' ') // costs nothing: it is bounded by the lines
+		w.indent++
+		return true
 	case r == ' ' || r == '\t':
 		if w.space || w.breaks > 0 || w.text.Len() == 0 {
 			return true // runs of spaces push text out of sight
@@ -91,7 +101,7 @@ func (w *writer) plain(text string) bool {
 	}
 	w.text.WriteString(text)
 	w.count++
-	w.marks, w.breaks, w.space = 0, 0, false
+	w.marks, w.breaks, w.indent, w.space = 0, 0, 0, false
 	return true
 }
 

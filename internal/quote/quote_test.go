@@ -45,6 +45,12 @@ func TestVisibleLines_KeepsParagraphs(t *testing.T) {
 	require.Equal(t, "one\ntwo\n\nthree", quote.VisibleLines("\n\none\r\ntwo\n \n\n\n\nthree\n\n", 100, quote.Kept))
 }
 
+func TestVisibleLines_KeepsIndentation(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "{\n  \"a\": 1\n}", quote.VisibleLines("{\n  \"a\":   1\n}", 100, quote.Indented))
+	require.Equal(t, "a\n"+strings.Repeat(" ", 32)+"b", quote.VisibleLines("a\n"+strings.Repeat(" ", 500)+"b", 100, quote.Indented))
+}
+
 func FuzzVisible(f *testing.F) {
 	for _, s := range []string{"plain", "a\u202Eb", "\xff", "e\u0301\u0301\u0301\u0301\u0301\u0301", "\r\n\r\n\r\n", "⟦"} {
 		f.Add(s, 10, true)
