@@ -196,11 +196,11 @@ func lockAuthorization(ctx context.Context, tx pgx.Tx, where string, arg any) (a
 	return a, err
 }
 
-// errReused ends the transaction that found a code or refresh token used twice;
+// reusedError ends the transaction that found a code or refresh token used twice;
 // the authorization is then removed in one of its own.
-type errReused struct{ authorization uuid.UUID }
+type reusedError struct{ authorization uuid.UUID }
 
-func (errReused) Error() string { return "used before" }
+func (reusedError) Error() string { return "used before" }
 
 // RedeemCode answers a code with tokens. Errors are *OAuthError: invalid_grant,
 // invalid_target, invalid_dpop_proof. A code that comes a second time takes back
@@ -217,7 +217,7 @@ func (s *Store) RedeemCode(ctx context.Context, g CodeGrant) (Token, error) {
 		}
 		switch {
 		case a.redeemed:
-			return errReused{a.id}
+			return reusedError{a.id}
 		case a.codeExpired:
 			return errGrant.because(errors.New("code expired"))
 		case a.client != g.ClientID || a.redirect != g.RedirectURI:
@@ -288,7 +288,7 @@ func (s *Store) RefreshToken(ctx context.Context, g RefreshGrant) (Token, error)
 			return err
 		}
 		if reused {
-			return errReused{a.id}
+			return reusedError{a.id}
 		}
 		if expired {
 			return errGrant.because(errors.New("refresh token expired"))
@@ -321,9 +321,9 @@ func (s *Store) narrower(ctx context.Context, tx pgx.Tx, a authorization, asked 
 	return within(asked, granted)
 }
 
-// reused carries out what errReused asks for.
+// reused carries out what reusedError asks for.
 func (s *Store) reused(ctx context.Context, err error) error {
-	var again errReused
+	var again reusedError
 	if !errors.As(err, &again) {
 		return err
 	}

@@ -66,7 +66,7 @@ func (b *testBundle) refresh(t *testing.T, token string) (endpoint.Token, error)
 	return b.store.RefreshToken(t.Context(), endpoint.RefreshGrant{Refresh: token, ClientID: clientID})
 }
 
-func TestACodeIsForTheOwnerOrTheGrantsRequester(t *testing.T) {
+func TestACodeIsForTheOwnerOrTheGrantsRequester(t *testing.T) { //nolint:tparallel // what follows the subtests looks at what they did
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
@@ -124,7 +124,7 @@ func TestACodeIsForTheOwnerOrTheGrantsRequester(t *testing.T) {
 	oauthError(t, err, "invalid_target")
 }
 
-func TestWhatDoesNotRedeemACode(t *testing.T) {
+func TestWhatDoesNotRedeemACode(t *testing.T) { //nolint:tparallel // what follows the subtests looks at what they did
 	t.Parallel()
 	b := setup(t)
 	f := b.aliceFlow(mcpURL(b.peer(t, b.alice)))

@@ -34,7 +34,7 @@ func prove(t *testing.T, key *provenance.Key, method, url, accessToken string, b
 
 const tokenURL = public + "/oauth/token"
 
-func TestProofsThatProveNothing(t *testing.T) {
+func TestProofsThatProveNothing(t *testing.T) { //nolint:tparallel // what follows the subtests looks at what they did
 	t.Parallel()
 	b := setup(t)
 	now := time.Now().Unix()
@@ -95,7 +95,7 @@ func TestProofsThatProveNothing(t *testing.T) {
 	}
 }
 
-func TestABoundTokenNeedsItsProof(t *testing.T) {
+func TestABoundTokenNeedsItsProof(t *testing.T) { //nolint:tparallel // what follows the subtests looks at what they did
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()

@@ -11,7 +11,7 @@ import (
 	"switchboard/internal/refusal"
 )
 
-func TestAHomeEndpointIsOpenedByItsCredentialAlone(t *testing.T) {
+func TestAHomeEndpointIsOpenedByItsCredentialAlone(t *testing.T) { //nolint:tparallel // what follows the subtests looks at what they did
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
@@ -53,7 +53,7 @@ func TestAHomeEndpointIsOpenedByItsCredentialAlone(t *testing.T) {
 	require.Zero(t, plain, "kept as a hash only")
 }
 
-func TestWhatAHomeEndpointMustNotBe(t *testing.T) {
+func TestWhatAHomeEndpointMustNotBe(t *testing.T) { //nolint:tparallel // what follows the subtests looks at what they did
 	t.Parallel()
 	b := setup(t)
 	for name, tt := range map[string]struct {

@@ -81,7 +81,7 @@ func TestATokenMayBeNarrowerThanItsEndpoint(t *testing.T) {
 }
 
 // What a key may not have has one answer, byte for byte, whatever the reason.
-func TestWhatAKeyMayNotHaveLooksTheSame(t *testing.T) {
+func TestWhatAKeyMayNotHaveLooksTheSame(t *testing.T) { //nolint:tparallel // what follows the subtests looks at what they did
 	t.Parallel()
 	b := setup(t)
 	carol, err := provenance.NewKey()
@@ -125,7 +125,7 @@ func TestWhatAKeyMayNotHaveLooksTheSame(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestBadAssertionsLookTheSame(t *testing.T) {
+func TestBadAssertionsLookTheSame(t *testing.T) { //nolint:tparallel // what follows the subtests looks at what they did
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
@@ -255,7 +255,7 @@ func TestAKeyIsKnownFromItsFirstStoredRequest(t *testing.T) {
 }
 
 // A cached caller stays what it was; what counts is that it is found out.
-func TestRevokingIsSeenAtOnceOnEveryReplica(t *testing.T) {
+func TestRevokingIsSeenAtOnceOnEveryReplica(t *testing.T) { //nolint:tparallel // what follows the subtests looks at what they did
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()

@@ -3,7 +3,6 @@ package endpoint_test
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -175,7 +174,7 @@ func oauthError(t *testing.T, err error, code string) *endpoint.OAuthError {
 func unauthenticated(t *testing.T, err error) {
 	t.Helper()
 	var e *refusal.Error
-	require.True(t, errors.As(err, &e), "%v", err)
+	require.ErrorAs(t, err, &e)
 	require.Equal(t, refusal.Unauthenticated, e.Code)
 	require.Equal(t, "invalid token", e.Message)
 }

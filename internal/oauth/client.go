@@ -103,7 +103,7 @@ func checkClientID(id string, dev bool) error {
 	switch {
 	case err != nil || u.Hostname() == "":
 		return errors.New("client_id must be the URL of a client id metadata document")
-	case u.Scheme != "https" && !(dev && u.Scheme == "http" && loopback(u)):
+	case u.Scheme != "https" && (!dev || u.Scheme != "http" || !loopback(u)):
 		return errors.New("client_id must be an https URL")
 	case u.User != nil || strings.Contains(id, "#"):
 		return errors.New("client_id must have neither user nor fragment")
@@ -130,7 +130,7 @@ func (c *clients) fetch(ctx context.Context, id string) (client, time.Duration, 
 		return client{}, 0, fmt.Errorf("the client's document answers %d", resp.StatusCode)
 	}
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if err != nil || kind != "application/json" && !(strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")) {
+	if err != nil || kind != "application/json" && (!strings.HasPrefix(kind, "application/") || !strings.HasSuffix(kind, "+json")) {
 		return client{}, 0, errors.New("the client's document is not application/json")
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))

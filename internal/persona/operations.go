@@ -47,7 +47,7 @@ func from(rows pgx.Rows, err error) (Persona, error) {
 
 // tidy makes what is stored canonical: no nil lists, and offers with their
 // verbs in the fixed order, so that equal offers are equal in bytes.
-func (p *Persona) tidy() {
+func (p Persona) tidy() Persona {
 	if p.Queues == nil {
 		p.Queues = []string{}
 	}
@@ -58,6 +58,7 @@ func (p *Persona) tidy() {
 		offers = append(offers, scope.Offer{Queue: o.Queue, Verbs: verbs, Limits: o.Limits})
 	}
 	p.Offers = offers
+	return p
 }
 
 func (p Persona) stored() (offers, who []byte, err error) {
@@ -84,7 +85,7 @@ func (s *Store) Create(ctx context.Context, owner uuid.UUID, spec Spec) (Persona
 	if err := p.check(); err != nil {
 		return Persona{}, err
 	}
-	p.tidy()
+	p = p.tidy()
 	// Queues are never deleted and their names never change, so this may stand
 	// outside the transaction.
 	if err := s.o.Queues.QueuesExist(ctx, owner, p.Queues); err != nil {
@@ -208,7 +209,7 @@ func (s *Store) Update(ctx context.Context, owner, id uuid.UUID, patch Patch) (P
 		if err := p.check(); err != nil {
 			return err
 		}
-		p.tidy()
+		p = p.tidy()
 		if !reflect.DeepEqual(p.Offers, old.Offers) {
 			p.OfferVersion++
 		}

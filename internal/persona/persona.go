@@ -32,7 +32,7 @@ const (
 // WhoMayAsk says whose friend requests a persona takes. The zero value is
 // anyone of the issuers that the instance trusts. On the wire and in the
 // database it is "anyone", "nobody", or a list of issuers.
-type WhoMayAsk struct {
+type WhoMayAsk struct { //nolint:recvcheck // JSON is written by value and read by pointer
 	Nobody  bool
 	Issuers []string // nil with !Nobody: anyone of the trusted issuers
 }
