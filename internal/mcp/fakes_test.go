@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,6 +99,7 @@ type fakeTodos struct {
 	status  todo.Status
 	wake    chan struct{}
 	ended   chan error
+	waiting atomic.Int64
 }
 
 func (f *fakeTodos) note(c endpoint.Caller, v any) error {
@@ -138,10 +140,15 @@ func (f *fakeTodos) Status(ctx context.Context, c endpoint.Caller, _ uuid.UUID, 
 		return todo.Status{}, err
 	}
 	if wait > 0 && f.wake != nil {
+		f.waiting.Add(1)
+		defer f.waiting.Add(-1)
 		select {
 		case <-f.wake:
 		case <-ctx.Done():
-			f.ended <- ctx.Err()
+			select {
+			case f.ended <- ctx.Err():
+			default:
+			}
 			return todo.Status{}, ctx.Err()
 		}
 		if err := f.endpoints.current(c); err != nil {
@@ -281,7 +288,7 @@ func (fakeCards) Card(_ context.Context, slug string) (json.RawMessage, error) {
 
 // bundle is one instance with a peer and a home endpoint.
 type bundle struct {
-	t         *testing.T
+	t         testing.TB
 	url       string
 	endpoints *fakeEndpoints
 	todos     *fakeTodos
@@ -290,7 +297,7 @@ type bundle struct {
 	log       *bytes.Buffer
 }
 
-func setup(t *testing.T, change ...func(*mcp.Deps)) *bundle {
+func setup(t testing.TB, change ...func(*mcp.Deps)) *bundle {
 	t.Helper()
 	b := &bundle{t: t, log: &bytes.Buffer{}}
 	b.endpoints = &fakeEndpoints{callers: map[string]endpoint.Caller{}}
@@ -326,8 +333,9 @@ func (b *bundle) vend(name string, kind endpoint.Kind, verbs []scope.Verb) clien
 
 // client speaks the wire, and nothing for us.
 type client struct {
-	t       *testing.T
+	t       testing.TB
 	url     string
+	host    string // sent as Host when it is another than the URL's
 	token   string
 	version string
 }
@@ -395,6 +403,9 @@ func (c client) do(method, body string, headers map[string]string) reply {
 	c.t.Helper()
 	req, err := http.NewRequestWithContext(c.t.Context(), method, c.url, bytes.NewReader([]byte(body)))
 	require.NoError(c.t, err)
+	if c.host != "" {
+		req.Host = c.host
+	}
 	for k, v := range headers {
 		if k == "Host" {
 			req.Host = v

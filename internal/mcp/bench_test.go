@@ -1,0 +1,124 @@
+package mcp_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	gomcp "github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+	"github.com/stretchr/testify/require"
+
+	"switchboard/internal/todo"
+)
+
+// BenchmarkToolsCall compares one tools/call on the own path, through mcp-go
+// as it is, and as plain JSON on net/http, all with a domain that does nothing
+// (adr/0011-mcp-fast-path.md).
+func BenchmarkToolsCall(b *testing.B) {
+	args := `{"queue":"reviews","title":"Review 7","idempotency_key":"pr-7","payload":{"pr":7}}`
+	own := setup(b)
+	params := map[string]any{"name": "create_for", "arguments": json.RawMessage(args)}
+	body, err := json.Marshal(own.peer.message("tools/call", params))
+	require.NoError(b, err)
+	headers := own.peer.headers("tools/call", params)
+
+	s := server.NewMCPServer("switchboard", "test", server.WithToolCapabilities(false))
+	s.AddTool(gomcp.NewTool("create_for", gomcp.WithString("queue"), gomcp.WithString("title"), gomcp.WithString("idempotency_key"), gomcp.WithObject("payload")),
+		func(_ context.Context, r gomcp.CallToolRequest) (*gomcp.CallToolResult, error) {
+			var a struct {
+				Queue, Title, IdempotencyKey string
+				Payload                      json.RawMessage
+			}
+			if err := r.BindArguments(&a); err != nil {
+				return nil, err
+			}
+			return gomcp.NewToolResultStructuredOnly(todo.Created{TodoID: aTodo, State: todo.Ready, Version: 1}), nil
+		})
+	theirs := httptest.NewServer(server.NewStreamableHTTPServer(s, server.WithStateLess(true)))
+	defer theirs.Close()
+
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var v map[string]any
+		in, _ := io.ReadAll(r.Body)
+		_ = json.Unmarshal(in, &v)
+		out, _ := json.Marshal(todo.Created{TodoID: aTodo, State: todo.Ready, Version: 1})
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(out)
+	}))
+	defer plain.Close()
+
+	for _, c := range []struct{ name, url string }{{"own", own.peer.url}, {"mcp-go", theirs.URL}, {"plain", plain.URL}} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				req, err := http.NewRequest(http.MethodPost, c.url, bytes.NewReader(body))
+				if err != nil {
+					b.Fatal(err)
+				}
+				for k, v := range headers {
+					req.Header.Set(k, v)
+				}
+				resp, err := http.DefaultClient.Do(req)
+				if err != nil {
+					b.Fatal(err)
+				}
+				out, _ := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if !bytes.Contains(out, []byte(aTodo.String())) {
+					b.Fatal(string(out))
+				}
+			}
+		})
+	}
+}
+
+// TestAWaitingCallIsCheap: not a benchmark, because thousands of agents wait
+// at once and the server must not notice.
+func TestAWaitingCallIsCheap(t *testing.T) {
+	t.Skip("until waiting calls are parked")
+	b := setup(t)
+	b.todos.wake = make(chan struct{})
+	defer close(b.todos.wake)
+	params := map[string]any{"name": "todo_status", "arguments": map[string]any{"todo_id": aTodo, "wait_seconds": 50}}
+	body, err := json.Marshal(b.peer.message("tools/call", params))
+	require.NoError(t, err)
+	var req strings.Builder
+	hr, err := http.NewRequest(http.MethodPost, b.peer.url, bytes.NewReader(body))
+	require.NoError(t, err)
+	for k, v := range b.peer.headers("tools/call", params) {
+		hr.Header.Set(k, v)
+	}
+	require.NoError(t, hr.Write(&req))
+
+	const waiters = 500
+	before := inUse()
+	for range waiters {
+		c, err := net.Dial("tcp", hr.URL.Host)
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = io.WriteString(c, req.String())
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool { return b.todos.waiting.Load() == waiters }, 20*time.Second, 10*time.Millisecond)
+	each := (inUse() - before) / waiters
+	t.Logf("%d bytes a waiting call", each)
+	require.Less(t, each, int64(20<<10))
+}
+
+// inUse is what heap and stacks hold after a collection.
+func inUse() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapInuse + m.StackInuse)
+}
