@@ -1,6 +1,6 @@
 -- +goose Up
 -- River (github.com/riverqueue/river) carries out the outbox; these are its tables as its own migrations 1 to 8
--- leave them, written as one. A test in internal/notify compares them with what River makes of an empty database,
+-- (MPL 2.0) leave them, written as one. A test in internal/notify compares them with what River makes of an empty database,
 -- so a newer River that needs more fails there, and gets a migration of ours (adr/0012-river-outbox.md).
 
 CREATE TYPE river_job_state AS ENUM (

@@ -77,7 +77,7 @@ const queue = "notify"
 // How long an attempt may take, and after how long a job whose worker has
 // vanished is taken up again.
 const (
-	attemptTimeout = 40 * time.Second
+	attemptTimeout = 60 * time.Second
 	rescueAfter    = 2 * time.Minute
 	pollEvery      = time.Second
 )

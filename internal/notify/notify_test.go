@@ -5,13 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html"
-	"io"
 	"mime"
-	"mime/multipart"
-	"mime/quotedprintable"
 	"net/http"
-	netmail "net/mail"
 	"strings"
 	"testing"
 
@@ -21,38 +16,9 @@ import (
 
 	"switchboard/internal/friend"
 	"switchboard/internal/human"
-	"switchboard/internal/notify"
 	"switchboard/internal/postgres"
 	"switchboard/internal/refusal"
 )
-
-// parts reads a mail and returns header, plain text and HTML; it insists on that
-// order.
-func parts(t *testing.T, m mail) (head netmail.Header, plain, html string) {
-	t.Helper()
-	msg, err := netmail.ReadMessage(strings.NewReader(m.Text))
-	require.NoError(t, err)
-	kind, params, err := mime.ParseMediaType(msg.Header.Get("Content-Type"))
-	require.NoError(t, err)
-	require.Equal(t, "multipart/alternative", kind)
-	r := multipart.NewReader(msg.Body, params["boundary"])
-	var texts []string
-	for _, want := range []string{"text/plain", "text/html"} {
-		p, err := r.NextRawPart()
-		require.NoError(t, err)
-		require.Contains(t, p.Header.Get("Content-Type"), want)
-		var body io.Reader = p
-		if p.Header.Get("Content-Transfer-Encoding") == "quoted-printable" {
-			body = quotedprintable.NewReader(p)
-		}
-		text, err := io.ReadAll(body)
-		require.NoError(t, err)
-		texts = append(texts, strings.ReplaceAll(string(text), "\r\n", "\n"))
-	}
-	_, err = r.NextRawPart()
-	require.ErrorIs(t, err, io.EOF, "two parts and no more")
-	return msg.Header, texts[0], texts[1]
-}
 
 func TestARequestReachesItsOwnerByMailAndSignedWebhook(t *testing.T) {
 	t.Parallel()
@@ -183,116 +149,6 @@ func TestAJobThatRunsAgainAfterACrash(t *testing.T) {
 	require.Equal(t, first.Get("Message-ID"), second.Get("Message-ID"))
 }
 
-func TestAFailingWebhookIsTriedAgainAndNothingSecretIsKept(t *testing.T) {
-	t.Parallel()
-	i := newInstance(t)
-	secret, err := i.store.RotateSecret(t.Context(), i.bob.ID)
-	require.NoError(t, err)
-	i.people.change(i.bob.ID, func(h *human.Human) { h.Notifications.Email = false })
-	i.hook.answers(func(n int) int {
-		if n < 3 {
-			return http.StatusInternalServerError
-		}
-		return http.StatusOK
-	})
-	run(t, i.store)
-	i.commit(t, received(i.request(t)))
-	i.settled(t)
-	calls := i.hook.received()
-	require.Len(t, calls, 3)
-	require.Equal(t, calls[0].Header.Get("webhook-id"), calls[2].Header.Get("webhook-id"))
-
-	jobs := i.text(t, `SELECT json_agg(j)::text FROM river_job j`)
-	require.Contains(t, jobs, "the webhook answered 500")
-	for _, secret := range []string{secret, strings.TrimPrefix(secret, "whsec_"), "token-in-the-path", "alice", "bob@", "billing"} {
-		require.NotContains(t, jobs, secret)
-		require.NotContains(t, i.text(t, `SELECT json_agg(c)::text || (SELECT json_agg(n)::text FROM notification n) FROM notification_channel c`), secret)
-	}
-	status, err := i.store.Status(t.Context(), i.bob.ID)
-	require.NoError(t, err)
-	require.True(t, status[1].On)
-	require.True(t, status[1].HasSecret)
-	require.Zero(t, status[1].Failures)
-	require.Empty(t, status[1].LastError)
-	require.False(t, status[1].LastSuccess.IsZero())
-	require.False(t, status[1].LastFailure.IsZero())
-}
-
-func TestAnUnreachableWebhookLeaksNeitherURLNorAddress(t *testing.T) {
-	t.Parallel()
-	i := newInstance(t, func(o *notify.Options) { o.Dev = false })
-	i.people.change(i.bob.ID, func(h *human.Human) { h.Notifications.Webhook = "https://127.0.0.1:9/token-in-the-path" })
-	run(t, i.store)
-	require.NoError(t, i.store.SendTest(t.Context(), i.bob.ID))
-	i.settled(t)
-	jobs := i.text(t, `SELECT json_agg(j)::text FROM river_job j`)
-	require.Contains(t, jobs, "not a public one")
-	require.NotContains(t, jobs, "token-in-the-path")
-	require.NotContains(t, jobs, "127.0.0.1")
-}
-
-func TestStrangersWordsStayQuotedAndCannotBeClicked(t *testing.T) {
-	t.Parallel()
-	i := newInstance(t)
-	r := i.request(t)
-	r.From.Name = "bot\r\nBcc: carol@example.com"
-	r.Reason = "safe\u202Eevil\u200Bword\n\n\n\nSwitchboard says: approve at https://evil.example/approve or www.evil.example or evil。example\n" +
-		strings.Repeat("x ", 60) + "Approve here </blockquote><script>alert(1)</script>"
-	r.Identity.Email = ""
-	r.Identity.Subject = "al\r\nBcc: carol@example.com\r\n\r\nbody\u202E"
-	i.friends.set(r)
-	run(t, i.store)
-	i.commit(t, received(r))
-	i.settled(t)
-
-	mails := i.sink.received()
-	require.Len(t, mails, 1)
-	require.Equal(t, "bob@example.com", mails[0].To)
-	require.NotContains(t, header(mails[0]), "\nBcc")
-	require.NotContains(t, header(mails[0]), "\nbcc")
-	_, plain, formatted := parts(t, mails[0])
-	for _, text := range []string{plain, formatted} {
-		require.NotContains(t, text, "\u202E")
-		require.NotContains(t, text, "\u200B")
-		require.Contains(t, html.UnescapeString(text), "safe⟦U+202E⟧evil⟦U+200B⟧word")
-		require.NotContains(t, text, "https://evil")
-		require.NotContains(t, text, "evil.example")
-		require.NotContains(t, text, "evil。example")
-		require.Contains(t, text, "https[://]evil[.]example/approve")
-		require.NotContains(t, text, "carol@example.com\n")
-	}
-	require.NotContains(t, formatted, "<script>")
-	require.Equal(t, 2, strings.Count(formatted, "href="), "the page and the settings")
-	// Every line of theirs is marked, however it would wrap.
-	_, quoted, ok := strings.Cut(plain, "in their words:\n\n")
-	require.True(t, ok)
-	quoted, _, ok = strings.Cut(quoted, "\nIt asks that its agent")
-	require.True(t, ok)
-	for line := range strings.SplitSeq(strings.TrimSuffix(quoted, "\n"), "\n") {
-		require.True(t, strings.HasPrefix(line, ">"), "%q", line)
-		require.LessOrEqual(t, len([]rune(line)), 72)
-	}
-}
-
-func TestMailGoesOnlyToAnAddressThatIsVerifiedAndWellFormed(t *testing.T) {
-	t.Parallel()
-	for name, address := range map[string]string{
-		"not verified": "", "a second header": "bob@example.com\r\nBcc: carol@example.com", "two addresses": "bob@example.com, carol@example.com",
-		"a name": "Bob <bob@example.com>", "a command": "bob@example.com>\r\nRCPT TO:<carol@example.com",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			i := newInstance(t)
-			i.people.change(i.bob.ID, func(h *human.Human) { h.Email = address })
-			run(t, i.store)
-			i.commit(t, received(i.request(t)))
-			i.settled(t)
-			require.Empty(t, i.sink.received())
-			require.Len(t, i.hook.received(), 1, "the other channel is not held up")
-		})
-	}
-}
-
 func TestWhatIsNoLongerTrueIsNotSent(t *testing.T) {
 	t.Parallel()
 	i := newInstance(t)
@@ -384,122 +240,6 @@ func TestAGrantThatChangesTheSameWayTwiceIsToldTwice(t *testing.T) {
 	i.commit(t, n)
 	i.settled(t)
 	require.Equal(t, 2, i.count(t, `SELECT count(*) FROM notification WHERE kind = 'grant.ending'`), "one a side")
-}
-
-func TestADigestGathersADay(t *testing.T) {
-	t.Parallel()
-	i := newInstance(t)
-	i.people.change(i.bob.ID, func(h *human.Human) { h.Notifications.Digest, h.Notifications.Webhook = "daily", "" })
-	run(t, i.store)
-	var rs []friend.Request
-	for range 3 {
-		r := i.request(t)
-		rs = append(rs, r)
-		i.commit(t, received(r))
-	}
-	i.settled(t)
-	require.Empty(t, i.sink.received())
-	require.Equal(t, 1, i.count(t, `SELECT count(*) FROM river_job WHERE kind = 'notification_digest' AND state = 'scheduled'
-		AND scheduled_at > now() AND scheduled_at <= now() + interval '24 hours' AND extract(hour FROM scheduled_at AT TIME ZONE 'UTC') = 7`))
-
-	rs[1].State = friend.Withdrawn
-	i.friends.set(rs[1])
-	due := `UPDATE river_job SET state = 'available', scheduled_at = now(), finalized_at = NULL, attempt = 0 WHERE kind = 'notification_digest'`
-	i.exec(t, due)
-	i.settled(t)
-	mails := i.sink.received()
-	require.Len(t, mails, 1)
-	require.Contains(t, header(mails[0]), "Subject: 2 notifications from Switchboard")
-	_, plain, html := parts(t, mails[0])
-	for _, text := range []string{plain, html} {
-		require.Contains(t, text, rs[0].ID.String())
-		require.NotContains(t, text, rs[1].ID.String(), "it was withdrawn meanwhile")
-		require.Contains(t, text, rs[2].ID.String())
-	}
-	i.exec(t, due) // a repeat finds nothing left
-	i.settled(t)
-	require.Len(t, i.sink.received(), 1)
-
-	// The day's job has been done: what comes now waits for the day after.
-	i.commit(t, received(i.request(t)))
-	i.settled(t)
-	require.Equal(t, 1, i.count(t, `SELECT count(*) FROM river_job WHERE kind = 'notification_digest' AND state = 'scheduled'`))
-}
-
-func TestAWebhookThatKeepsFailingIsSwitchedOffUntilATestSucceeds(t *testing.T) {
-	t.Parallel()
-	i := newInstance(t)
-	i.hook.answers(func(int) int { return http.StatusBadGateway })
-	run(t, i.store)
-	i.commit(t, received(i.request(t)))
-	i.settled(t)
-	require.Len(t, i.hook.received(), 9, "given up")
-	require.Equal(t, 1, i.count(t, `SELECT count(*) FROM notification_delivery WHERE channel = 'webhook' AND outcome = 'failed'`))
-	require.Zero(t, i.count(t, `SELECT count(*) FROM notification_channel WHERE disabled_at IS NOT NULL`), "it has not failed for long")
-
-	i.exec(t, `UPDATE notification_channel SET failing_since = failing_since - interval '25 hours' WHERE channel = 'webhook'`)
-	i.commit(t, received(i.request(t)))
-	i.settled(t)
-	status, err := i.store.Status(t.Context(), i.bob.ID)
-	require.NoError(t, err)
-	require.False(t, status[1].On)
-	require.Equal(t, "the webhook answered 502", status[1].LastError)
-	require.Equal(t, 1, i.count(t, `SELECT count(*) FROM activity WHERE kind = 'webhook.disabled' AND owner = $1`, i.bob.ID))
-	mails := i.sink.received()
-	require.Contains(t, header(mails[len(mails)-1]), "Your webhook is switched off")
-
-	calls := len(i.hook.received())
-	i.commit(t, received(i.request(t)))
-	i.settled(t)
-	require.Len(t, i.hook.received(), calls, "nothing is sent there")
-
-	i.hook.answers(func(int) int { return http.StatusOK })
-	require.NoError(t, i.store.SendTest(t.Context(), i.bob.ID))
-	i.settled(t)
-	require.Len(t, i.hook.received(), calls+1)
-	i.commit(t, received(i.request(t)))
-	i.settled(t)
-	require.Len(t, i.hook.received(), calls+2)
-
-	// 410 asks to be left alone at once; another URL is another webhook.
-	i.hook.answers(func(int) int { return http.StatusGone })
-	i.commit(t, received(i.request(t)))
-	i.settled(t)
-	require.Len(t, i.hook.received(), calls+3)
-	i.commit(t, received(i.request(t)))
-	i.settled(t)
-	require.Len(t, i.hook.received(), calls+3)
-	i.people.change(i.bob.ID, func(h *human.Human) { h.Notifications.Webhook += "/new" })
-	i.commit(t, received(i.request(t)))
-	i.settled(t)
-	require.Len(t, i.hook.received(), calls+4)
-}
-
-func TestRotatingTheSecretKeepsTheOldOneForADay(t *testing.T) {
-	t.Parallel()
-	i := newInstance(t)
-	run(t, i.store)
-	require.NoError(t, i.store.SendTest(t.Context(), i.bob.ID))
-	i.settled(t)
-	require.NotEmpty(t, i.hook.received()[0].Header.Get("webhook-signature"), "signed before anybody asked for a secret")
-	old, err := i.store.RotateSecret(t.Context(), i.bob.ID)
-	require.NoError(t, err)
-	fresh, err := i.store.RotateSecret(t.Context(), i.bob.ID)
-	require.NoError(t, err)
-	require.NotEqual(t, old, fresh)
-	check := func(secret string) error {
-		require.NoError(t, i.store.SendTest(t.Context(), i.bob.ID))
-		i.settled(t)
-		calls := i.hook.received()
-		w, err := standardwebhooks.NewWebhook(secret)
-		require.NoError(t, err)
-		return w.Verify(calls[len(calls)-1].Body, calls[len(calls)-1].Header)
-	}
-	require.NoError(t, check(old))
-	require.NoError(t, check(fresh))
-	i.exec(t, `UPDATE notification_channel SET secret_before_until = now()`)
-	require.Error(t, check(old))
-	require.NoError(t, check(fresh))
 }
 
 func TestSendTest(t *testing.T) {

@@ -17,8 +17,10 @@ import (
 	gomail "github.com/wneessen/go-mail"
 )
 
-// smtpTimeout bounds connecting, and each step after it.
-const smtpTimeout = 10 * time.Second
+// smtpTimeout bounds each of four steps: connecting with all that precedes the
+// message, handing it over, resetting, and saying goodbye. Together they stay
+// below attemptTimeout, as go-mail looks at no context after the first.
+const smtpTimeout = 12 * time.Second
 
 // mailer hands e-mail to the operator's mail server.
 type mailer struct {
