@@ -179,7 +179,7 @@ func TestFounding_5_ARequestWithoutValidProvenanceIsRefused(t *testing.T) {
 	r := send()
 	require.Equal(t, 401, r.status)
 	require.Contains(t, r.body, "PROVENANCE_MISSING")
-	data["provenance"] = map[string]any{"method": "oidc-nonce", "id_token": "eyJhbGciOiJub25lIn0.e30.", "salt": strings.Repeat("a", 22), "statement": "eyJhbGciOiJub25lIn0.e30."}
+	data["provenance"] = map[string]any{"method": "oidc-nonce", "id_token": "eyJhbGciOiJub25lIn0.e30.", "salt": strings.Repeat("A", 22), "statement": "eyJhbGciOiJub25lIn0.e30."}
 	r = send()
 	require.Equal(t, 401, r.status, r.body)
 	var in struct{ Items []json.RawMessage }
