@@ -294,11 +294,7 @@ func TestRevoked_NothingTakesEffectAfterwards(t *testing.T) {
 	var stored int64
 	require.NoError(t, i.first.pool.QueryRow(t.Context(), `SELECT count(*) FROM todo_live`).Scan(&stored))
 	require.Equal(t, acknowledged.Load(), stored, "what was acknowledged is there, and nothing else")
-	gone, unknown := alice.rpc("tools/list", nil), func() reply {
-		c := alice
-		c.url, _ = url.JoinPath(i.first.address, "mcp", newID().String())
-		return c.rpc("tools/list", nil)
-	}()
+	gone, unknown := alice.rpc("tools/list", nil), i.at(i.first, newID(), alice.token).rpc("tools/list", nil)
 	require.Equal(t, http.StatusUnauthorized, gone.status)
 	require.Equal(t, gone.text, unknown.text)
 }
