@@ -70,6 +70,12 @@ func (s *Store) IssueForKey(ctx context.Context, g KeyGrant) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
+	return s.IssueForVerifiedKey(ctx, jkt, g)
+}
+
+// IssueForVerifiedKey is IssueForKey after VerifyAssertion, for a transport that
+// looks at other things in between.
+func (s *Store) IssueForVerifiedKey(ctx context.Context, jkt string, g KeyGrant) (Token, error) {
 	if g.ProofKey != "" && g.ProofKey != jkt {
 		return Token{}, errProof.because(errors.New("the proof is by another key than the assertion"))
 	}

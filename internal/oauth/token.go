@@ -88,13 +88,16 @@ func (s *Server) grant(r *http.Request, f form) (endpoint.Token, error) {
 		if f["client_assertion"] == "" {
 			return endpoint.Token{}, errClientAuth
 		}
-		jkt, err := s.proof(r)
+		// First the assertion: a stranger's proof is not worth a row that remembers it.
+		key, err := s.Endpoints.VerifyAssertion(ctx, f["client_assertion"], f["client_id"])
 		if err != nil {
 			return endpoint.Token{}, err
 		}
-		return s.Endpoints.IssueForKey(ctx, endpoint.KeyGrant{
-			Assertion: f["client_assertion"], ClientID: f["client_id"], Resource: f["resource"], Scope: f.scope(), ProofKey: jkt,
-		})
+		proven, err := s.proof(r)
+		if err != nil {
+			return endpoint.Token{}, err
+		}
+		return s.Endpoints.IssueForVerifiedKey(ctx, key, endpoint.KeyGrant{Resource: f["resource"], Scope: f.scope(), ProofKey: proven})
 	case "authorization_code":
 		if f["client_assertion"] != "" {
 			return s.redeemSignIn(r, f)

@@ -160,6 +160,15 @@ func TestABoundTokenAtTheTokenEndpoint(t *testing.T) {
 	require.Equal(t, b.key.Thumbprint(), c.ProofKey)
 	r = b.token(t, b.keyGrant(t, b.mcp()), map[string]string{"DPoP": prove(b.url + "/oauth/revoke")})
 	require.Equal(t, "invalid_dpop_proof", r.json(t)["error"])
+
+	// A proof without a good assertion is not remembered: strangers cost no rows.
+	unspent := prove(b.url + "/oauth/token")
+	f := b.keyGrant(t, b.mcp())
+	f.Set("client_assertion", "x.y.z")
+	r = b.token(t, f, map[string]string{"DPoP": unspent})
+	require.Equal(t, "invalid_client", r.json(t)["error"])
+	r = b.token(t, b.keyGrant(t, b.mcp()), map[string]string{"DPoP": unspent})
+	require.Equal(t, "DPoP", r.json(t)["token_type"], r.body)
 }
 
 func TestRevocationTellsNothing(t *testing.T) {
