@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := newRootCommand().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "switchboard-bench:", err)
+		os.Exit(1)
+	}
+}
+
+func newRootCommand() *cobra.Command {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400) // as the program serves, for every contender
+	}
+	root := &cobra.Command{
+		Use:           "switchboard-bench",
+		Short:         "Measure the todo queue, and try to break it",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newBenchCommand(), newSoakCommand(), newServeCommand(), newClientCommand(), newWorkerCommand())
+	return root
+}
