@@ -179,6 +179,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 	s.work = []func(context.Context) error{
 		todos.Run,
 		friends.Run,
+		endpoints.Run,
 		func(ctx context.Context) error { sealing.Run(ctx, 5*time.Second); return nil },
 		func(ctx context.Context) error {
 			return every(ctx, time.Hour, s.log, "forget replays", func(ctx context.Context) error { return rest.ForgetReplays(ctx, s.pool) })
@@ -232,6 +233,9 @@ func (s *Server) Listen() error {
 	}
 	return nil
 }
+
+// Use serves on a listener that the caller brings, in place of Listen.
+func (s *Server) Use(public net.Listener) { s.publicListener = public }
 
 // drain is how long calls under way may go on once the process is told to end:
 // longer than the longest waiting call.
