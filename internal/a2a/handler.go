@@ -101,6 +101,12 @@ func (h *Handler) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /a2a-v03/{persona}/.well-known/agent-card.json", h.serveCard(v03))
 	mux.HandleFunc("POST /a2a/{persona}", h.rpc)
 	mux.HandleFunc("POST /a2a/{persona}/{$}", h.rpc)
+	for _, path := range []string{"/a2a/{persona}", "/a2a/{persona}/{$}"} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { // whoever the persona is
+			w.Header().Set("Allow", http.MethodPost)
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		})
+	}
 }
 
 // unknown answers for a persona that does not exist or is off.

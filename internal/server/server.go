@@ -22,6 +22,7 @@ import (
 	"switchboard/internal/friend"
 	"switchboard/internal/human"
 	"switchboard/internal/mcp"
+	"switchboard/internal/notify"
 	"switchboard/internal/oauth"
 	"switchboard/internal/persona"
 	"switchboard/internal/postgres"
@@ -104,9 +105,15 @@ func (s *Server) join(ctx context.Context, version string) error {
 		PublicURL: c.PublicURL, Personas: personas, Record: activity.Record,
 		OnChange: func(owner, _ uuid.UUID) { todos.Woken(owner) },
 	})
+	notices, err := notify.New(s.pool, notify.Options{
+		PublicURL: c.PublicURL, Dev: c.Dev, SMTP: c.SMTP, MailFrom: c.MailFrom, Sealer: sealer, Record: activity.Record, Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
 	friends := friend.New(s.pool, friend.Options{
 		PublicURL: c.PublicURL, Dev: c.Dev, Verifier: verifier, Sealer: sealer, Personas: personas, Endpoints: endpoints, Todos: todos,
-		Record: activity.Record, Wake: s.wake, SignInRedirects: c.SignInRedirects, Logger: s.log,
+		Record: activity.Record, Notify: notices, Wake: s.wake, SignInRedirects: c.SignInRedirects, Logger: s.log,
 	})
 	humans, err := human.New(s.pool, human.Config{
 		PublicURL: c.PublicURL, Issuers: c.Issuers, IDTokens: keys, Client: guarded, Sealer: sealer, Residents: c.Residents,
@@ -115,6 +122,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 	if err != nil {
 		return err
 	}
+	notices.Join(humans, friends)
 	events := activity.NewStore(s.pool)
 	signer, err := derivedKey(c.SealKeys[0], "activity heads")
 	if err != nil {
@@ -169,17 +177,18 @@ func (s *Server) join(ctx context.Context, version string) error {
 	published(mux)
 	mux.Handle("/", web.New(web.Deps{
 		PublicURL: c.PublicURL, Humans: humans, Friends: friends, Todos: todos, Endpoints: endpoints, Personas: personas,
-		Activity: events, Issuers: issuers, Log: s.log,
+		Activity: events, Issuers: issuers, Test: notices.SendTest, Log: s.log,
 	}))
 	if c.Dev {
 		mux.HandleFunc("GET /readyz", s.ready)
 	}
 	s.public = guard(c, s.log, measured(mux))
-	s.private = s.privateMux()
+	s.private = s.privateMux(notices)
 	s.work = []func(context.Context) error{
 		todos.Run,
 		friends.Run,
 		endpoints.Run,
+		notices.Run,
 		func(ctx context.Context) error { sealing.Run(ctx, 5*time.Second); return nil },
 		func(ctx context.Context) error {
 			return every(ctx, time.Hour, s.log, "forget replays", func(ctx context.Context) error { return rest.ForgetReplays(ctx, s.pool) })
