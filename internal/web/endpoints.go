@@ -1,11 +1,13 @@
 package web
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -200,13 +202,15 @@ func mcpConfig(address, authorization string) string {
 		URL     string            `json:"url"`
 		Headers map[string]string `json:"headers"`
 	}
-	b, err := json.MarshalIndent(map[string]any{"mcpServers": map[string]server{
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	// A buffer takes everything.
+	_ = e.Encode(map[string]any{"mcpServers": map[string]server{
 		"switchboard": {"http", address, map[string]string{"Authorization": authorization}},
-	}}, "", "  ")
-	if err != nil {
-		return ""
-	}
-	return string(b)
+	}})
+	return strings.TrimSpace(b.String())
 }
 
 type endpointPage struct {

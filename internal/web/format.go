@@ -45,6 +45,8 @@ func (s *site) functions() template.FuncMap {
 		"set":      func(id uuid.UUID) bool { return id != uuid.Nil },
 		"upper":    capital,
 		"days":     daysLeft,
+		"percent":  percent,
+		"client":   clientName,
 		"perms":    permissions,
 		"event":    newEventRow,
 	}
@@ -85,9 +87,9 @@ func relative(d time.Duration) string {
 			return "in a moment"
 		}
 		return "just now"
-	case d < 90*time.Minute:
+	case d < 59*time.Minute+30*time.Second:
 		text = plural(int64(d.Round(time.Minute)/time.Minute), "minute")
-	case d < 36*time.Hour:
+	case d < 23*time.Hour+30*time.Minute:
 		text = plural(int64(d.Round(time.Hour)/time.Hour), "hour")
 	default:
 		text = plural(int64(d.Round(24*time.Hour)/(24*time.Hour)), "day")
@@ -141,6 +143,19 @@ func size(v any) string {
 		}
 	}
 	return plural(n, "byte")
+}
+
+// percent writes a share, "" for none.
+func percent(p *float64) string {
+	if p == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*p, 'f', 0, 64)
+}
+
+// clientName is a token's client without the prefix that all keys share.
+func clientName(client string) string {
+	return short(quote.Visible(strings.TrimPrefix(client, "urn:ietf:params:oauth:jwk-thumbprint:sha-256:"), 300))
 }
 
 // short abbreviates what only machines compare.

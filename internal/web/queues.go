@@ -68,7 +68,7 @@ type queuePage struct {
 	Form    form
 }
 
-const boardColumn = 12
+const boardColumn = 8
 
 // queue shows a queue's board, or one state of it as a list.
 func (v *visit) queue() error {
@@ -108,7 +108,7 @@ func (v *visit) showQueue(status int, q todo.Queue, f form) error {
 		{State: todo.InputRequired, Name: "Needs an answer", Count: q.InputRequired},
 		{State: todo.Done, Name: "Done", Count: -1},
 		{State: todo.Failed, Name: "Failed", Count: -1},
-		{State: todo.Canceled, Name: "Cancelled", Count: -1},
+		{State: todo.Canceled, Name: "Canceled", Count: -1},
 	} {
 		most, cursor := boardColumn, ""
 		if page.State != "" {

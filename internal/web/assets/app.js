@@ -35,6 +35,9 @@ document.addEventListener('keydown', (event) => {
   if (open) { open.open = false; open.querySelector('summary').focus(); }
 });
 
+// On a phone the navigation is a strip: the current entry has to be in sight.
+document.querySelector('nav [aria-current]')?.scrollIntoView({ inline: 'center', block: 'nearest' });
+
 // Live pages: the server says that something changed, the page asks for itself again.
 const streams = new Map();
 function waiting(count) {

@@ -1,0 +1,114 @@
+//go:build e2e
+
+package web_test
+
+import (
+	"context"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// TestLook takes a picture of each page as it looks in use, on a phone and on a
+// desk, in both colour schemes: SHOTS names the folder.
+func TestLook(t *testing.T) {
+	dir := os.Getenv("SHOTS")
+	if dir == "" {
+		dir = filepath.Join("..", "..", ".shots", "fixtures")
+	}
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	b := setup(t)
+	b.fill()
+	b.signIn("bob", "/")
+	browser := newBrowser(t)
+	pages := map[string]string{
+		"landing": "/", "inbox": "/inbox", "request": "/inbox/requests/" + b.requests[0].ID.String(), "hostile": "/inbox/requests/" + b.requests[1].ID.String(),
+		"decided": "/inbox/requests/" + b.requests[2].ID.String(), "friends": "/friends", "grant": "/friends/" + b.grants[0].ID.String(),
+		"personas": "/personas", "persona": "/personas/" + b.personas[0].ID.String(), "persona-new": "/personas/new", "endpoints": "/endpoints", "vend": "/endpoints/new",
+		"endpoint": "/endpoints/" + b.endpoints[0].ID.String(), "queues": "/queues", "queue": "/queues/reviews", "todo": "/todos/" + b.todos[3].TodoID.String(),
+		"todo-leased": "/todos/" + b.todos[2].TodoID.String(), "activity": "/activity", "settings": "/settings", "nothing": "/nothing",
+	}
+	only := os.Getenv("ONLY")
+	for name, path := range pages {
+		if only != "" && !strings.Contains(","+only+",", ","+name+",") {
+			continue
+		}
+		for _, size := range []struct {
+			name string
+			w, h int64
+		}{{"phone", 390, 844}, {"desk", 1280, 900}} {
+			for _, scheme := range []string{"light", "dark"} {
+				if os.Getenv("SCHEME") != "" && os.Getenv("SCHEME") != scheme {
+					continue
+				}
+				steps := []chromedp.Action[chromedp.Void]{colours(scheme), chromedp.EmulateViewport(size.w, size.h), forgetCookies}
+				if name != "landing" {
+					steps = append(steps, b.cookies())
+				}
+				steps = append(steps, chromedp.Navigate(b.server.URL+path), chromedp.WaitReady(chromedp.CSS("main")))
+				require.NoError(t, chromedp.Do(browser, steps...), name)
+				_, err := chromedp.Run(browser, chromedp.Evaluate[bool](`document.fonts.ready.then(() => true)`, chromedp.EvalAwaitPromise))
+				require.NoError(t, err)
+				top, err := chromedp.Run(browser, chromedp.CaptureScreenshot())
+				require.NoError(t, err)
+				whole, err := chromedp.Run(browser, chromedp.FullScreenshot(100))
+				require.NoError(t, err)
+				file := filepath.Join(dir, name+"-"+size.name+"-"+scheme)
+				require.NoError(t, os.WriteFile(file+".png", top, 0o644))
+				require.NoError(t, os.WriteFile(file+"-whole.png", whole, 0o644))
+			}
+		}
+	}
+}
+
+func colours(scheme string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		return err
+	})
+}
+
+var forgetCookies = chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+	_, err := cdp.Call(ctx, t, network.ClearBrowserCookies, cdp.Empty{})
+	return err
+})
+
+// cookies gives Chromium the session of the bundle's browser.
+func (b *bundle) cookies() chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		u, err := url.Parse(b.server.URL)
+		if err != nil {
+			return err
+		}
+		for _, c := range b.client.Jar.(*cookiejar.Jar).Cookies(u) {
+			if _, err := cdp.Call(ctx, t, network.SetCookie, network.SetCookieParams{Name: c.Name, Value: c.Value, URL: b.server.URL}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func newBrowser(t *testing.T) context.Context {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.Flag("hide-scrollbars", true))
+	if path := os.Getenv("CHROMIUM"); path != "" {
+		options = append(options, chromedp.ExecPath(path))
+	}
+	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	browser, cancel := chromedp.NewContext(allocator)
+	t.Cleanup(cancel)
+	return browser
+}
