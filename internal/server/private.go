@@ -82,9 +82,10 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 
 // privateMux is for the operator and the orchestrator, on a listener that
 // strangers cannot reach.
-func (s *Server) privateMux() http.Handler {
+func (s *Server) privateMux(more ...prometheus.Collector) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), requests, poolCollector{s})
+	registry.MustRegister(more...)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", s.ready)
