@@ -119,6 +119,7 @@ func TestTwoReplicasTellEachNoticeOnce(t *testing.T) {
 		require.Equal(t, 1, times, id)
 	}
 	require.Len(t, i.sink.received(), n)
+	require.Equal(t, n, i.count(t, `SELECT count(*) FROM river_job WHERE kind = 'notification_route'`), "the repeats made no jobs")
 }
 
 func TestAJobThatRunsAgainAfterACrash(t *testing.T) {
