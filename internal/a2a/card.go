@@ -67,7 +67,7 @@ func (h *Handler) extension(p persona.Persona) a2a.AgentExtension {
 		offers = append(offers, o)
 	}
 	methods := []string{"oidc-nonce"}
-	if h.SignIn {
+	if h.SignIn != nil && h.SignIn(p) {
 		methods = append(methods, "sign-in")
 	}
 	issuers := []map[string]any{}

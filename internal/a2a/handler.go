@@ -58,9 +58,10 @@ type Deps struct {
 	Friends   Friends
 	Keys      CardKeys
 	Issuers   []*provenance.Issuer
-	SignIn    bool // method sign-in works on this deployment
-	Dev       bool // loopback is exempt from limits per address
-	Log       *slog.Logger
+	// SignIn tells whether method sign-in works for this persona; nil: for none.
+	SignIn func(persona.Persona) bool
+	Dev    bool // loopback is exempt from limits per address
+	Log    *slog.Logger
 	// Requester resolves the bearer of the persona's A2A resource.
 	Requester func(r *http.Request, slug string) (endpoint.Requester, error)
 	// Tokens is asked again while a stream is open, whose proof was checked when

@@ -123,6 +123,7 @@ type SignInQuery struct {
 // SignInPage is what the page behind the link shows and needs.
 type SignInPage struct {
 	Request Request
+	Persona string               // what the persona asked is called
 	Nonce   string               // for the authorization request
 	Issuers []*provenance.Issuer // where the human may sign in
 }
@@ -184,7 +185,7 @@ func (s *Store) SignInPage(ctx context.Context, id uuid.UUID, q SignInQuery) (Si
 	if err != nil {
 		return SignInPage{}, err
 	}
-	return SignInPage{Request: w.request, Nonce: w.nonce, Issuers: s.SignInIssuers(p)}, nil
+	return SignInPage{Request: w.request, Persona: p.Name, Nonce: w.nonce, Issuers: s.SignInIssuers(p)}, nil
 }
 
 // SignInAnswer is what came back from the human's issuer: an ID token that this

@@ -34,7 +34,8 @@ type attempt struct {
 	State    string    `json:"state"`
 	Nonce    string    `json:"nonce"`
 	Verifier string    `json:"verifier"`
-	ReturnTo string    `json:"return_to"`
+	ReturnTo string    `json:"return_to,omitempty"`
+	Keep     string    `json:"keep,omitempty"` // the caller's, of BeginFor
 	Until    time.Time `json:"until"`
 }
 
@@ -50,6 +51,11 @@ func (s *Store) Begin(ctx context.Context, issuer string, forward url.Values, re
 	if err != nil {
 		return "", "", err
 	}
+	return s.begin(ctx, entry, sealContext, attempt{Nonce: newToken(""), ReturnTo: LocalPath(returnTo)}, forward)
+}
+
+// begin completes an attempt, seals it for the cookie, and makes the authorization request of it.
+func (s *Store) begin(ctx context.Context, entry *provenance.Issuer, purpose string, a attempt, forward url.Values, options ...oauth2.AuthCodeOption) (redirect, state string, err error) {
 	config, err := s.client(ctx, entry)
 	if err != nil {
 		return "", "", err
@@ -58,19 +64,16 @@ func (s *Store) Begin(ctx context.Context, issuer string, forward url.Values, re
 	if err != nil {
 		return "", "", err
 	}
-	a := attempt{
-		Issuer: entry.Issuer, State: newToken(""), Nonce: newToken(""), Verifier: oauth2.GenerateVerifier(),
-		ReturnTo: LocalPath(returnTo), Until: now.Add(SignInLife),
-	}
+	a.Issuer, a.State, a.Verifier, a.Until = entry.Issuer, newToken(""), oauth2.GenerateVerifier(), now.Add(SignInLife)
 	plain, err := json.Marshal(a)
 	if err != nil {
 		return "", "", fmt.Errorf("begin sign-in: %w", err)
 	}
-	sealed, err := s.config.Sealer.Seal(plain, sealContext)
+	sealed, err := s.config.Sealer.Seal(plain, purpose)
 	if err != nil {
 		return "", "", fmt.Errorf("begin sign-in: %w", err)
 	}
-	options := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(a.Verifier), oauth2.SetAuthURLParam("nonce", a.Nonce)}
+	options = append(options, oauth2.S256ChallengeOption(a.Verifier), oauth2.SetAuthURLParam("nonce", a.Nonce))
 	for name, values := range forward {
 		if len(values) > 0 && (name == "prompt" || name == "login_hint" || s.config.Dev && strings.HasPrefix(name, "dev_")) {
 			options = append(options, oauth2.SetAuthURLParam(name, values[0]))
@@ -85,20 +88,13 @@ func (s *Store) Finish(ctx context.Context, state string, answer url.Values, use
 	if err != nil {
 		return "", "", err
 	}
-	a, err := s.open(state, answer, now)
+	a, err := s.open(state, sealContext, answer, now)
 	if err != nil {
 		return "", "", err
 	}
-	entry, err := s.issuer(a.Issuer)
+	entry, err := s.answered(a, answer)
 	if err != nil {
-		return "", "", errStartAgain.Because(err)
-	}
-	// RFC 9207. Entries for many tenants are told apart by the token alone.
-	if iss := answer.Get("iss"); iss != "" && !entry.Names(iss, "") && !strings.Contains(entry.Issuer, "{") {
-		return "", "", refusal.New(refusal.Unauthenticated, "The answer came from another provider than the one you were sent to.")
-	}
-	if code := answer.Get("error"); code != "" {
-		return "", a.ReturnTo, refusal.New(refusal.Unauthenticated, "Your provider did not sign you in.").Because(fmt.Errorf("issuer %s: error %q", entry.Issuer, code))
+		return "", a.ReturnTo, err
 	}
 	claims, authTime, err := s.redeem(ctx, entry, a, answer.Get("code"), now)
 	if err != nil {
@@ -112,13 +108,29 @@ func (s *Store) Finish(ctx context.Context, state string, answer url.Values, use
 	return token, a.ReturnTo, err
 }
 
+// answered checks that the answer is a yes, and by the issuer that was asked.
+func (s *Store) answered(a attempt, answer url.Values) (*provenance.Issuer, error) {
+	entry, err := s.issuer(a.Issuer)
+	if err != nil {
+		return nil, errStartAgain.Because(err)
+	}
+	// RFC 9207. Entries for many tenants are told apart by the token alone.
+	if iss := answer.Get("iss"); iss != "" && !entry.Names(iss, "") && !strings.Contains(entry.Issuer, "{") {
+		return nil, refusal.New(refusal.Unauthenticated, "The answer came from another provider than the one you were sent to.")
+	}
+	if code := answer.Get("error"); code != "" {
+		return nil, refusal.New(refusal.Unauthenticated, "Your provider did not sign you in.").Because(fmt.Errorf("issuer %s: error %q", entry.Issuer, code))
+	}
+	return entry, nil
+}
+
 // open unseals the cookie and checks that it belongs to this answer.
-func (s *Store) open(state string, answer url.Values, now time.Time) (attempt, error) {
+func (s *Store) open(state, purpose string, answer url.Values, now time.Time) (attempt, error) {
 	sealed, err := base64.RawURLEncoding.DecodeString(state)
 	if err != nil || len(sealed) == 0 {
 		return attempt{}, errStartAgain
 	}
-	plain, err := s.config.Sealer.Open(sealed, sealContext)
+	plain, err := s.config.Sealer.Open(sealed, purpose)
 	if err != nil {
 		return attempt{}, errStartAgain.Because(err)
 	}
@@ -132,25 +144,35 @@ func (s *Store) open(state string, answer url.Values, now time.Time) (attempt, e
 	return a, nil
 }
 
-// redeem exchanges the code and verifies the ID token.
-func (s *Store) redeem(ctx context.Context, entry *provenance.Issuer, a attempt, code string, now time.Time) ([]byte, time.Time, error) {
-	failed := refusal.New(refusal.Unauthenticated, "Your provider's answer could not be verified. Please start again.")
+var errUnverified = refusal.New(refusal.Unauthenticated, "Your provider's answer could not be verified. Please start again.")
+
+// exchange redeems the issuer's code for an ID token, which is not verified here.
+func (s *Store) exchange(ctx context.Context, entry *provenance.Issuer, a attempt, code string) (idToken string, err error) {
 	config, err := s.client(ctx, entry)
 	if err != nil {
-		return nil, time.Time{}, err
+		return "", err
 	}
 	answer, err := config.Exchange(context.WithValue(ctx, oauth2.HTTPClient, s.config.Client), code, oauth2.VerifierOption(a.Verifier))
 	if err != nil {
-		return nil, time.Time{}, failed.Because(fmt.Errorf("redeem code at %s: %w", entry.Issuer, err))
+		return "", errUnverified.Because(fmt.Errorf("redeem code at %s: %w", entry.Issuer, err))
 	}
-	idToken, _ := answer.Extra("id_token").(string)
+	idToken, _ = answer.Extra("id_token").(string)
+	return idToken, nil
+}
+
+// redeem exchanges the code and verifies the ID token.
+func (s *Store) redeem(ctx context.Context, entry *provenance.Issuer, a attempt, code string, now time.Time) ([]byte, time.Time, error) {
+	idToken, err := s.exchange(ctx, entry, a, code)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
 	payload, err := s.config.IDTokens.VerifyToken(ctx, entry, idToken)
 	if err != nil {
-		return nil, time.Time{}, failed.Because(fmt.Errorf("verify ID token of %s: %w", entry.Issuer, err))
+		return nil, time.Time{}, errUnverified.Because(fmt.Errorf("verify ID token of %s: %w", entry.Issuer, err))
 	}
 	authTime, err := checkClaims(payload, entry, a.Nonce, now)
 	if err != nil {
-		return nil, time.Time{}, failed.Because(fmt.Errorf("ID token of %s: %w", entry.Issuer, err))
+		return nil, time.Time{}, errUnverified.Because(fmt.Errorf("ID token of %s: %w", entry.Issuer, err))
 	}
 	return payload, authTime, nil
 }

@@ -100,7 +100,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 		return err
 	}
 	todos := s.todos
-	personas := persona.New(s.pool, persona.Options{Queues: todos, Record: activity.Record, Dependents: []persona.Dependents{endpoint.Dependents}})
+	personas := persona.New(s.pool, persona.Options{Queues: todos, Record: activity.Record, Dependents: []persona.Dependents{endpoint.Dependents, friend.Dependents}})
 	endpoints := endpoint.New(s.pool, endpoint.Options{
 		PublicURL: c.PublicURL, Personas: personas, Record: activity.Record,
 		OnChange: func(owner, _ uuid.UUID) { todos.Woken(owner) },
@@ -138,6 +138,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 	cards := a2a.New(a2a.Deps{
 		PublicURL: c.PublicURL, Personas: personas, Friends: friends, Keys: persona.NewCardKeys(s.pool, sealer),
 		Issuers: verifier.Issuers(), Dev: c.Dev, Log: s.log, Requester: bearer, Tokens: endpoints, ClientAddress: address,
+		SignIn: func(p persona.Persona) bool { return len(friends.SignInIssuers(p)) > 0 },
 	})
 	tools, err := mcp.New(mcp.Deps{
 		PublicURL: c.PublicURL, Version: version, Endpoints: endpoints, Todos: todos,
@@ -176,7 +177,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 	}
 	published(mux)
 	mux.Handle("/", web.New(web.Deps{
-		PublicURL: c.PublicURL, Humans: humans, Friends: friends, Todos: todos, Endpoints: endpoints, Personas: personas,
+		PublicURL: c.PublicURL, Humans: humans, Friends: friends, SignIns: friends, Todos: todos, Endpoints: endpoints, Personas: personas,
 		Activity: events, Issuers: issuers, Test: notices.SendTest, Log: s.log,
 	}))
 	if c.Dev {

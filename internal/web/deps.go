@@ -16,11 +16,12 @@ import (
 	"switchboard/internal/todo"
 )
 
-// Deps are what the pages call. All but Log, Test and CardURL are required.
+// Deps are what the pages call. All but Log, Test, SignIns and CardURL are required.
 type Deps struct {
 	PublicURL string
 	Humans    *human.Store
 	Friends   Friends
+	SignIns   SignIns // nil: method sign-in is off
 	Todos     Todos
 	Endpoints Endpoints
 	Personas  Personas

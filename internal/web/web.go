@@ -49,8 +49,9 @@ func (s *site) routes() {
 	s.mux.HandleFunc("GET /assets/{file...}", s.asset)
 	s.page("GET /{$}", anyone, (*visit).home)
 	s.page("GET /login", anyone, (*visit).login)
-	s.page("GET /login/callback", anyone, (*visit).loginCallback)
+	s.page("GET /login/callback", anyone, (*visit).issuerAnswer)
 	s.page("POST /logout", anyone, (*visit).logout)
+	s.friendSignInRoutes()
 
 	s.page("GET /inbox", resident, (*visit).inbox)
 	s.page("GET /events", resident, (*visit).events)
