@@ -27,6 +27,7 @@ type benchOptions struct {
 	drain   int // todos and jobs of one drain
 	waiters int
 	profile string // directory for profiles of the server process
+	costs   bool   // tell what each statement costs the database
 }
 
 // experiment is one part of a run.
@@ -77,6 +78,7 @@ func newBenchCommand() *cobra.Command {
 	f.IntVar(&o.drain, "drain", 60_000, "todos, and jobs, of one drain")
 	f.IntVar(&o.waiters, "waiters", 2500, "waiting calls of bytes_per_waiter")
 	f.StringVar(&o.profile, "profile", "", "write CPU profiles of the server process under MCP load into this directory")
+	f.BoolVar(&o.costs, "costs", false, "tell what each statement costs, by pg_stat_statements (slows the database down a little)")
 	return c
 }
 
@@ -88,6 +90,7 @@ type bench struct {
 	seconds time.Duration
 	raw     *rawQueue
 	store   *instance // for throughput, at store level
+	meter   *meter
 }
 
 // owners are those over whom callers are spread.
@@ -101,11 +104,15 @@ const warm = 800 * time.Millisecond
 
 func runBench(ctx context.Context, o benchOptions, out io.Writer) (err error) {
 	b := &bench{benchOptions: o, report: newReport(out), seconds: time.Duration(o.seconds * float64(time.Second))}
-	b.dev, err = postgres.StartThrowaway(ctx, postgres.DevOptions{Settings: map[string]string{
+	settings := map[string]string{
 		// The same for every contender. Large enough that what is measured is not
 		// a checkpoint of what was measured before.
 		"shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min",
-	}})
+	}
+	if o.costs {
+		settings["shared_preload_libraries"], settings["pg_stat_statements.track_planning"] = "pg_stat_statements", "on"
+	}
+	b.dev, err = postgres.StartThrowaway(ctx, postgres.DevOptions{Settings: settings})
 	if err != nil {
 		return err
 	}
@@ -118,6 +125,9 @@ func runBench(ctx context.Context, o benchOptions, out io.Writer) (err error) {
 		return err
 	}
 	defer b.store.close()
+	if b.meter, err = newMeter(ctx, b.store.url); err != nil {
+		return err
+	}
 	if err := b.describe(ctx, b.store.pool); err != nil {
 		return err
 	}
@@ -134,6 +144,11 @@ func runBench(ctx context.Context, o benchOptions, out io.Writer) (err error) {
 	}
 	b.saying("")
 	b.table()
+	if o.costs {
+		if err := b.showCosts(ctx); err != nil {
+			return err
+		}
+	}
 	if o.json != "" {
 		if err := b.write(o.json); err != nil {
 			return err
@@ -143,6 +158,30 @@ func runBench(ctx context.Context, o benchOptions, out io.Writer) (err error) {
 	return nil
 }
 
+// rate measures what callers reach, and what a lifecycle costs in processor time.
+// children are processes of ours that take part.
+func (b *bench) rate(ctx context.Context, name string, f func() (measured, error), children ...int) (float64, error) {
+	before, err := b.meter.read(children...)
+	if err != nil {
+		return 0, err
+	}
+	m, err := f()
+	if err != nil {
+		return 0, err
+	}
+	after, err := b.meter.read(children...)
+	if err != nil {
+		return 0, err
+	}
+	// The warm-up is paid for too, and counted here as if it were as fast.
+	n := m.rate() * (m.Seconds + warm.Seconds())
+	cost := after.minus(before)
+	b.number(name, m.rate())
+	b.number(name+"_cpu_us_database", float64(cost.database.Microseconds())/n)
+	b.number(name+"_cpu_us_ours", float64(cost.ours.Microseconds())/n)
+	return m.rate(), ctx.Err()
+}
+
 // rawRate is what raw reaches with so many callers.
 func (b *bench) rawRate(ctx context.Context, callers int) (float64, error) {
 	list, release, err := b.raw.callers(ctx, callers)
@@ -150,12 +189,9 @@ func (b *bench) rawRate(ctx context.Context, callers int) (float64, error) {
 		return 0, err
 	}
 	defer release()
-	m, err := drive(ctx, callers, warm, b.seconds, func(ctx context.Context, i int) (int, error) { return list[i].lifecycle(ctx) })
-	if err != nil {
-		return 0, err
-	}
-	b.number(fmt.Sprintf("raw_c%d", callers), m.rate())
-	return m.rate(), nil
+	return b.rate(ctx, fmt.Sprintf("raw_c%d", callers), func() (measured, error) {
+		return drive(ctx, callers, warm, b.seconds, func(ctx context.Context, i int) (int, error) { return list[i].lifecycle(ctx) })
+	})
 }
 
 // storeRate is what store reaches with so many callers.
@@ -164,12 +200,9 @@ func (b *bench) storeRate(ctx context.Context, callers int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	m, err := drive(ctx, callers, warm, b.seconds, func(ctx context.Context, i int) (int, error) { return list[i].lifecycle(ctx) })
-	if err != nil {
-		return 0, err
-	}
-	b.number(fmt.Sprintf("store_c%d", callers), m.rate())
-	return m.rate(), nil
+	return b.rate(ctx, fmt.Sprintf("store_c%d", callers), func() (measured, error) {
+		return drive(ctx, callers, warm, b.seconds, func(ctx context.Context, i int) (int, error) { return list[i].lifecycle(ctx) })
+	})
 }
 
 // runAlone compares raw and store at each number of callers. Who begins changes
@@ -235,18 +268,19 @@ func runOverMCP(ctx context.Context, b *bench) error {
 			raw, ours, err := inTurn(round, func() (float64, error) { return b.rawRate(ctx, most) }, func() (float64, error) {
 				stop := b.profiled(srv, fmt.Sprintf("%s-%d", w.name, round))
 				defer stop()
-				m, err := inClient[measured](ctx, clientJob{
-					Kind: "lifecycle", Lean: w.lean, Batch: w.batch, Callers: most, Targets: targets(in.homes, addr, addr), Warm: warm, Length: b.seconds,
-				})
-				if err != nil {
-					return 0, fmt.Errorf("%w; the server: %s", err, srv.said())
-				}
-				return m.rate(), nil
+				return b.rate(ctx, w.name, func() (measured, error) {
+					m, err := inClient[measured](ctx, clientJob{
+						Kind: "lifecycle", Lean: w.lean, Batch: w.batch, Callers: most, Targets: targets(in.homes, addr, addr), Warm: warm, Length: b.seconds,
+					})
+					if err != nil {
+						return m, fmt.Errorf("%w; the server: %s", err, srv.said())
+					}
+					return m, nil
+				}, srv.cmd.Process.Pid)
 			})
 			if err != nil {
 				return err
 			}
-			b.number(w.name, ours)
 			b.saying("  %s: raw %.0f/s, ours %.0f/s", w.name, raw, ours)
 			b.figure(w.figure, ours/raw)
 		}
@@ -272,4 +306,30 @@ func (b *bench) profiled(srv *replica, name string) func() {
 		}
 	}()
 	return func() { <-done }
+}
+
+// showCosts prints the statements that took the database longest.
+func (b *bench) showCosts(ctx context.Context) error {
+	if _, err := b.store.pool.Exec(ctx, "CREATE EXTENSION pg_stat_statements"); err != nil {
+		return fmt.Errorf("make pg_stat_statements: %w", err)
+	}
+	rows, err := b.store.pool.Query(ctx, `
+		SELECT d.datname, s.calls, s.rows, s.total_exec_time, s.mean_exec_time, s.total_plan_time, regexp_replace(left(s.query, 400), '\s+', ' ', 'g')
+		FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid
+		ORDER BY s.total_exec_time + s.total_plan_time DESC LIMIT 25`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	b.saying("\n%-9s %8s %9s %9s %8s %8s  statement", "database", "calls", "rows", "total ms", "mean us", "plan ms")
+	for rows.Next() {
+		var db, query string
+		var calls, n int64
+		var total, mean, plan float64
+		if err := rows.Scan(&db, &calls, &n, &total, &mean, &plan, &query); err != nil {
+			return err
+		}
+		b.saying("%-9s %8d %9d %9.0f %8.0f %8.0f  %.150s", db, calls, n, total, mean*1000, plan, query)
+	}
+	return rows.Err()
 }

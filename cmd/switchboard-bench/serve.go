@@ -62,7 +62,7 @@ const noIssuer = `
   algs: [ES256]
   login: {client_id: nobody}
   provenance:
-    published_client: {client_id: nobody, redirect_uris: ["http://127.0.0.1/callback"], scope: openid}
+    published_client: {client_id: nobody-either, redirect_uris: ["http://127.0.0.1/callback"], scope: openid}
 `
 
 // runServe is what `switchboard serve` does, and a second listener for us.
