@@ -109,7 +109,9 @@ func (c *call) read(body []byte) error {
 	if q.JSONRPC != "2.0" || q.Method == "" || len(q.ID) == 0 {
 		return invalidRequest
 	}
-	if p := bytes.TrimSpace(q.Params); len(p) > 0 && p[0] != '{' {
+	if !given(q.Params) { // null is how some clients leave it out
+		c.request.Params = nil
+	} else if q.Params[0] != '{' {
 		return invalidParams("params must be an object")
 	}
 	v, ok := versionOf(c.r)
