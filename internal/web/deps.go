@@ -11,6 +11,7 @@ import (
 	"switchboard/internal/endpoint"
 	"switchboard/internal/friend"
 	"switchboard/internal/human"
+	"switchboard/internal/notify"
 	"switchboard/internal/persona"
 	"switchboard/internal/scope"
 	"switchboard/internal/todo"
@@ -27,8 +28,7 @@ type Deps struct {
 	Personas  Personas
 	Activity  Activity
 	Issuers   []Issuer // trusted for provenance: who may ask
-	// Test sends a test notification to the human ("send test"); nil hides the button.
-	Test func(ctx context.Context, owner uuid.UUID) error
+	Notices   Notices  // nil hides what concerns sending
 	// PollEvery is how often an open page's inbox is looked at; 2 s when zero.
 	PollEvery time.Duration
 	Log       *slog.Logger
@@ -100,6 +100,13 @@ type Personas interface {
 	Get(ctx context.Context, owner, id uuid.UUID) (persona.Persona, error)
 	Update(ctx context.Context, owner, id uuid.UUID, p persona.Patch) (persona.Persona, error)
 	Delete(ctx context.Context, owner, id uuid.UUID) error
+}
+
+// Notices is package notify, as far as pages use it.
+type Notices interface {
+	SendTest(ctx context.Context, to uuid.UUID) error
+	Status(ctx context.Context, id uuid.UUID) ([]notify.Status, error)
+	RotateSecret(ctx context.Context, to uuid.UUID) (string, error)
 }
 
 // Activity is package activity, as far as pages use it.

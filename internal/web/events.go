@@ -72,7 +72,8 @@ func (v *visit) events() error {
 		return err
 	}
 	out := http.NewResponseController(v.w)
-	_ = out.SetWriteDeadline(time.Time{}) // the stream outlives an answer's deadline
+	_ = out.SetWriteDeadline(time.Time{}) // the stream outlives an answer's deadline,
+	_ = out.SetReadDeadline(time.Time{})  // and a request's
 	v.w.Header().Set("Content-Type", "text/event-stream")
 	v.w.Header().Set("Cache-Control", "no-store")
 	v.w.Header().Set("X-Accel-Buffering", "no")

@@ -12,37 +12,39 @@ import (
 	"switchboard/internal/activity"
 	"switchboard/internal/friend"
 	"switchboard/internal/human"
+	"switchboard/internal/notify"
 	"switchboard/internal/refusal"
 )
 
 type settingsPage struct {
-	Human    human.Human
-	Form     form
-	Sessions []human.Session
-	Current  uuid.UUID
-	Tokens   []human.APIToken
-	Blocks   []friend.Block
-	NewToken string // shown once
-	CanTest  bool
-	Fresh    bool
-	Member   bool // a resident
+	Human     human.Human
+	Form      form
+	Sessions  []human.Session
+	Current   uuid.UUID
+	Tokens    []human.APIToken
+	Blocks    []friend.Block
+	NewToken  string // shown once
+	NewSecret string // of the webhook, shown once
+	Channels  []notify.Status
+	CanTest   bool
+	Fresh     bool
+	Member    bool // a resident
 }
 
+// once is what a page shows this one time.
+type once struct{ Token, Secret string }
+
 func (v *visit) settings() error {
-	h := v.session.Human
-	f := newForm(url.Values{"name": {h.Name}, "webhook": {h.Notifications.Webhook}, "digest": {h.Notifications.Digest}, "once": {uuid.NewString()}})
-	if h.Notifications.Email {
-		f.Values.Set("email", "yes")
-	}
+	f := v.storedSettings()
 	if token := v.r.URL.Query().Get("token_name"); token != "" { // typed before a sign-in
 		f.Values.Set("token_name", token)
 	}
-	return v.showSettings(http.StatusOK, f, "")
+	return v.showSettings(http.StatusOK, f, once{})
 }
 
-func (v *visit) showSettings(status int, f form, newToken string) error {
+func (v *visit) showSettings(status int, f form, shown once) error {
 	ctx := v.r.Context()
-	page := settingsPage{Human: v.session.Human, Form: f, Current: v.session.ID, NewToken: newToken, CanTest: v.Test != nil, Fresh: v.session.Fresh}
+	page := settingsPage{Human: v.session.Human, Form: f, Current: v.session.ID, NewToken: shown.Token, NewSecret: shown.Secret, CanTest: v.Notices != nil, Fresh: v.session.Fresh}
 	var err error
 	if page.Sessions, err = v.Humans.Sessions(ctx, v.owner()); err != nil {
 		return err
@@ -52,6 +54,11 @@ func (v *visit) showSettings(status int, f form, newToken string) error {
 	}
 	if page.Blocks, _, err = v.Friends.Blocks(ctx, v.owner(), "", listPage); err != nil {
 		return err
+	}
+	if v.Notices != nil {
+		if page.Channels, err = v.Notices.Status(ctx, v.owner()); err != nil {
+			return err
+		}
 	}
 	v.render(status, "settings", "Settings", "settings", page)
 	return nil
@@ -64,18 +71,8 @@ func (v *visit) settingsAct() error {
 		return v.settingsProfile(f)
 	case "notifications":
 		return v.settingsNotifications(f)
-	case "test":
-		if v.Test == nil {
-			return errNoPage
-		}
-		first, err := v.Humans.Once(ctx, v.owner(), f.Get("once"))
-		if err != nil {
-			return err
-		}
-		if !first {
-			return v.redirect("/settings?done=again")
-		}
-		return v.after(v.Test(ctx, v.owner()), "/settings", "sent")
+	case "test", "secret":
+		return v.settingsSending(f, v.r.PathValue("act"))
 	case "tokens":
 		return v.settingsToken(f)
 	case "delete-token":
@@ -112,6 +109,42 @@ func (v *visit) settingsNotifications(f form) error {
 	return v.settingsSaved(f, err)
 }
 
+// settingsSending sends a test, or makes the webhook's signing secret.
+func (v *visit) settingsSending(f form, act string) error {
+	if v.Notices == nil {
+		return errNoPage
+	}
+	first, err := v.Humans.Once(v.r.Context(), v.owner(), f.Get("once"))
+	if err != nil {
+		return err
+	}
+	if !first {
+		return v.redirect("/settings?done=again")
+	}
+	stored := v.storedSettings()
+	if act == "secret" {
+		secret, err := v.Notices.RotateSecret(v.r.Context(), v.owner())
+		if err != nil {
+			return v.settingsSaved(stored, err)
+		}
+		return v.showSettings(http.StatusOK, stored, once{Secret: secret})
+	}
+	if err := v.Notices.SendTest(v.r.Context(), v.owner()); err != nil {
+		return v.settingsSaved(stored, err)
+	}
+	return v.redirect("/settings?done=sent")
+}
+
+// storedSettings is the page's form as it is stored.
+func (v *visit) storedSettings() form {
+	h := v.session.Human
+	f := newForm(url.Values{"name": {h.Name}, "webhook": {h.Notifications.Webhook}, "digest": {h.Notifications.Digest}})
+	if h.Notifications.Email {
+		f.Values.Set("email", "yes")
+	}
+	return f
+}
+
 func (v *visit) settingsSaved(f form, err error) error {
 	if err == nil {
 		return v.redirect("/settings?done=saved")
@@ -125,7 +158,7 @@ func (v *visit) settingsSaved(f form, err error) error {
 			f.Values.Set(name, value)
 		}
 	}
-	return v.showSettings(http.StatusUnprocessableEntity, f, "")
+	return v.showSettings(http.StatusUnprocessableEntity, f, once{})
 }
 
 func (v *visit) settingsToken(f form) error {
@@ -147,12 +180,7 @@ func (v *visit) settingsToken(f form) error {
 		}
 		return v.settingsSaved(f, renamed(err, "name", "token_name"))
 	}
-	h := v.session.Human
-	clean := newForm(url.Values{"name": {h.Name}, "webhook": {h.Notifications.Webhook}, "digest": {h.Notifications.Digest}})
-	if h.Notifications.Email {
-		clean.Values.Set("email", "yes")
-	}
-	return v.showSettings(http.StatusOK, clean, token)
+	return v.showSettings(http.StatusOK, v.storedSettings(), once{Token: token})
 }
 
 // renamed returns the refusal with its field as the form calls it.

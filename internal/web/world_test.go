@@ -29,6 +29,7 @@ import (
 	"switchboard/internal/endpoint"
 	"switchboard/internal/friend"
 	"switchboard/internal/human"
+	"switchboard/internal/notify"
 	"switchboard/internal/persona"
 	"switchboard/internal/postgres/pgtest"
 	"switchboard/internal/provenance"
@@ -352,6 +353,14 @@ func (r record) List(context.Context, uuid.UUID, activity.Filter, string, int) (
 	return r.events, "", nil
 }
 
+type notices struct{}
+
+func (notices) SendTest(context.Context, uuid.UUID) error { return nil }
+func (notices) Status(context.Context, uuid.UUID) ([]notify.Status, error) {
+	return []notify.Status{{Channel: "email", Why: "you have not turned e-mail on"}, {Channel: "webhook", On: true, LastError: "the webhook answered 500", LastFailure: time.Now().Add(-time.Hour), Failures: 3}}, nil
+}
+func (notices) RotateSecret(context.Context, uuid.UUID) (string, error) { return "whsec_x", nil }
+
 type nobody struct{}
 
 func (nobody) HumanCreated(context.Context, pgx.Tx, uuid.UUID) error { return nil }
@@ -396,7 +405,7 @@ func setup(t *testing.T, residents ...string) *bundle {
 	b.server.Config.Handler = web.New(web.Deps{
 		PublicURL: public, Humans: store, Friends: friends{world: b.world}, Todos: todos{world: b.world}, Endpoints: endpoints{world: b.world},
 		Personas: personas{world: b.world}, Activity: record{b.world}, Issuers: []web.Issuer{{p.Issuer(), "Development"}, {"https://accounts.example", ""}},
-		PollEvery: 10 * time.Millisecond, Test: func(context.Context, uuid.UUID) error { return nil },
+		PollEvery: 10 * time.Millisecond, Notices: notices{},
 	})
 	b.server.Start()
 	t.Cleanup(b.server.Close)
