@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/cookiejar"
 	"net/url"
 
 	"switchboard/internal/refusal"
@@ -25,17 +24,10 @@ func (q *Requester) LeaveHeadless(ctx context.Context, r *Request, person string
 	if err != nil || !isLoopback(instance.Hostname()) {
 		return errors.New("headless sign-in is for a development instance on loopback")
 	}
-	jar, err := cookiejar.New(nil)
+	session, err := q.browser("")
 	if err != nil {
 		return fmt.Errorf("leave: %w", err)
 	}
-	session := &Requester{now: q.now, http: &http.Client{Transport: q.http.Transport, Timeout: q.http.Timeout, Jar: jar,
-		CheckRedirect: func(req *http.Request, via []*http.Request) error {
-			if !isLoopback(req.URL.Hostname()) || len(via) > 10 {
-				return http.ErrUseLastResponse
-			}
-			return nil
-		}}}
 	login := r.Aud + "/login?" + url.Values{"prompt": {"none"}, "login_hint": {person}, "issuer": {r.Issuer}}.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, login, nil)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/oauth2"
 
 	"switchboard/internal/provenance"
 	"switchboard/internal/refusal"
@@ -109,7 +108,7 @@ func (q *Requester) Send(ctx context.Context, store *Store, a Ask, how SignIn) (
 	}
 	r := &Request{
 		Key: string(pem), MessageID: uuid.Must(uuid.NewV7()).String(), Card: a.Card.URL, A2A: a.Card.A2A, Aud: a.Card.Aud, Persona: a.Card.Persona,
-		Issuer: a.Issuer.Issuer, Name: a.Name, Reason: a.Reason, Scope: a.Scope, State: Unsent, CreatedAt: q.now().UTC(),
+		Issuer: a.Issuer.Issuer, Supersedes: a.Supersedes, Name: a.Name, Reason: a.Reason, Scope: a.Scope, State: Unsent, CreatedAt: q.now().UTC(),
 	}
 	data, err := q.sign(ctx, key, a, how)
 	if err != nil {
@@ -166,46 +165,6 @@ func (q *Requester) submit(ctx context.Context, r *Request, data json.RawMessage
 	return result.Task, nil
 }
 
-// signInAtTarget completes method sign-in: the human signs in at the target, in
-// a browser, and the code that comes back is redeemed with the key.
-func (q *Requester) signInAtTarget(ctx context.Context, store *Store, r *Request, key *provenance.Key, t task, how SignIn) error {
-	page := ""
-	if t.Status.Message != nil {
-		for _, p := range t.Status.Message.Parts {
-			var ask struct{ Type, URL string }
-			if json.Unmarshal(p.Data, &ask) == nil && ask.Type == "sign-in" {
-				page = ask.URL
-			}
-		}
-	}
-	u, err := url.Parse(page)
-	if err != nil || !within(page, r.Aud) {
-		return fmt.Errorf("%s wants a sign-in, but not at itself; nothing is opened", r.Aud)
-	}
-	verifier := oauth2.GenerateVerifier()
-	if how.Show == nil {
-		return fmt.Errorf("%w: method sign-in needs a browser", ErrSignIn)
-	}
-	code, redirect, err := q.authorizationCode(ctx, Issuer{}, SignIn{Show: how.Show}, func(redirect, state string) string {
-		query := u.Query()
-		query.Set("redirect_uri", redirect)
-		query.Set("code_challenge", oauth2.S256ChallengeFromVerifier(verifier))
-		query.Set("code_challenge_method", "S256")
-		query.Set("state", state)
-		u.RawQuery = query.Encode()
-		return u.String()
-	})
-	if err != nil {
-		return err
-	}
-	if _, err := q.token(ctx, key, r.Aud, url.Values{
-		"grant_type": {"authorization_code"}, "code": {code}, "code_verifier": {verifier}, "redirect_uri": {redirect}, "resource": {r.A2A},
-	}, false); err != nil {
-		return fmt.Errorf("redeem sign-in: %w", err)
-	}
-	return q.Update(ctx, store, r)
-}
-
 // Update asks the target how the request stands and keeps the answer. A request
 // whose sending was cut off is looked for by its key.
 func (q *Requester) Update(ctx context.Context, store *Store, r *Request) error {
@@ -223,7 +182,10 @@ func (q *Requester) Update(ctx context.Context, store *Store, r *Request) error 
 	if err := r.read(t); err != nil {
 		return err
 	}
-	return store.Save(r)
+	if err := store.Save(r); err != nil {
+		return err
+	}
+	return store.retire(r)
 }
 
 // Withdraw takes a pending request back.

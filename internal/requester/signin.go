@@ -9,10 +9,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+
+	"switchboard/internal/quote"
 )
 
 // SignIn is how the human signs in: in a browser, or headless at a development issuer.
@@ -21,6 +24,8 @@ type SignIn struct {
 	Show func(url string) error
 	// Headless, when set, is the person whom a development issuer on loopback signs in without a page.
 	Headless string
+	// AtTarget is told when the human is to sign in at the instance that is asked, before Show: the page there names the request's key.
+	AtTarget func(r *Request)
 	// Again asks the issuer to sign the human in anew, for an entry that wants a recent sign-in.
 	Again bool
 }
@@ -50,7 +55,7 @@ func (q *Requester) idToken(ctx context.Context, issuer Issuer, nonce string, ho
 	if how.Again && how.Headless == "" {
 		options = append(options, oauth2.SetAuthURLParam("prompt", "login"))
 	}
-	code, redirect, err := q.authorizationCode(ctx, issuer, how, func(redirect, state string) string {
+	code, redirect, err := q.authorizationCode(ctx, issuer, how, q.authorizeHeadless, func(redirect, state string) string {
 		config.RedirectURL = redirect
 		return config.AuthCodeURL(state, options...)
 	})
@@ -80,13 +85,13 @@ func (q *Requester) idToken(ctx context.Context, issuer Issuer, nonce string, ho
 
 // authorizationCode has the human authorize at the URL that authorize makes of
 // redirect and state, and returns the code and the redirect that it came to.
-func (q *Requester) authorizationCode(ctx context.Context, issuer Issuer, how SignIn, authorize func(redirect, state string) string) (code, redirect string, err error) {
+func (q *Requester) authorizationCode(ctx context.Context, issuer Issuer, how SignIn, unattended unattended, authorize func(redirect, state string) string) (code, redirect string, err error) {
 	state := rand.Text()
 	path := callbackPath(issuer.RedirectURIs)
 	if how.Headless != "" {
 		// Nothing has to listen: the answer is read from the first redirect.
 		redirect = "http://127.0.0.1:53682" + path
-		back, err := q.authorizeHeadless(ctx, issuer.Issuer, authorize(redirect, state), redirect, how.Headless)
+		back, err := unattended(ctx, issuer.Issuer, authorize(redirect, state), redirect, how.Headless)
 		if err != nil {
 			return "", "", err
 		}
@@ -104,6 +109,9 @@ func (q *Requester) authorizationCode(ctx context.Context, issuer Issuer, how Si
 	code, err = l.wait(ctx, state, issuer.Issuer)
 	return code, l.redirect, err
 }
+
+// unattended gets the answer to an authorization request at target without a human.
+type unattended func(ctx context.Context, issuer, target, redirect, person string) (url.Values, error)
 
 func (q *Requester) authorizeHeadless(ctx context.Context, issuer, target, redirect, person string) (url.Values, error) {
 	u, err := url.Parse(target)
@@ -147,7 +155,7 @@ func readCallback(back url.Values, state, issuer string) (string, error) {
 	case issuer != "" && back.Get("iss") != "" && back.Get("iss") != issuer: // RFC 9207
 		return "", fmt.Errorf("%w: the answer is by another issuer", ErrSignIn)
 	case back.Get("error") != "":
-		return "", fmt.Errorf("%w: %.60q %.200q", ErrSignIn, back.Get("error"), back.Get("error_description"))
+		return "", fmt.Errorf("%w: %s", ErrSignIn, quote.Visible(strings.TrimSpace(back.Get("error")+" "+back.Get("error_description")), 300))
 	case back.Get("code") == "":
 		return "", fmt.Errorf("%w: the answer has no code", ErrSignIn)
 	}

@@ -25,26 +25,28 @@ const (
 	Declined  = "declined"
 	Withdrawn = "withdrawn"
 	Expired   = "expired"
+	Ended     = "ended" // its grant was renewed: another request carries the line on
 )
 
 // Request is a friend request of ours: one file, with the key that it and the
 // grant that may follow from it stand for.
 type Request struct {
-	Key       string      `json:"key"` // PEM of the private key
-	ID        string      `json:"id,omitempty"`
-	MessageID string      `json:"message_id"`
-	Card      string      `json:"card"`
-	A2A       string      `json:"a2a"`
-	Aud       string      `json:"aud"` // also the pinned authorization server
-	Persona   string      `json:"persona"`
-	Issuer    string      `json:"issuer,omitempty"`
-	Name      string      `json:"name"`
-	Reason    string      `json:"reason"`
-	Scope     scope.Asked `json:"scope"`
-	State     string      `json:"state"`
-	Note      string      `json:"note,omitempty"` // what the human said when declining
-	CreatedAt time.Time   `json:"created_at"`
-	Grant     *Grant      `json:"grant,omitempty"`
+	Key        string      `json:"key"` // PEM of the private key
+	ID         string      `json:"id,omitempty"`
+	MessageID  string      `json:"message_id"`
+	Card       string      `json:"card"`
+	A2A        string      `json:"a2a"`
+	Aud        string      `json:"aud"` // also the pinned authorization server
+	Persona    string      `json:"persona"`
+	Issuer     string      `json:"issuer,omitempty"`
+	Supersedes string      `json:"supersedes,omitempty"` // the grant that this one renews
+	Name       string      `json:"name"`
+	Reason     string      `json:"reason"`
+	Scope      scope.Asked `json:"scope"`
+	State      string      `json:"state"`
+	Note       string      `json:"note,omitempty"` // what the human said when declining
+	CreatedAt  time.Time   `json:"created_at"`
+	Grant      *Grant      `json:"grant,omitempty"`
 }
 
 // Grant is the artifact of an approved request. It holds no secret.
@@ -209,6 +211,39 @@ func (s *Store) List() ([]*Request, error) {
 	return all, nil
 }
 
+// retire marks the request whose grant r, approved, has renewed.
+func (s *Store) retire(r *Request) error {
+	if r.Grant == nil || r.Supersedes == "" {
+		return nil
+	}
+	all, err := s.List()
+	if err != nil {
+		return err
+	}
+	for _, old := range all {
+		if old.Grant != nil && old.Grant.ID == r.Supersedes && old.Aud == r.Aud && old.State == Approved {
+			old.State = Ended
+			return s.Save(old)
+		}
+	}
+	return nil
+}
+
+// Current returns the request that carries on the line of r: the newest kept
+// renewal of its grant, at the same persona, or r itself.
+func (s *Store) Current(r *Request) (*Request, error) {
+	all, err := s.List()
+	if err != nil {
+		return nil, err
+	}
+	for _, next := range all { // oldest first, so that one pass follows the whole line
+		if next.Grant != nil && r.Grant != nil && next.Supersedes == r.Grant.ID && next.A2A == r.A2A {
+			r = next
+		}
+	}
+	return r, nil
+}
+
 // Find returns the one request that name means: its id or the start of it, its
 // grant's id, its endpoint, or its persona's URL. For a persona that was asked
 // several times, the newest grant stands, or the newest request when there is none.
@@ -225,7 +260,7 @@ func (s *Store) Find(name string) (*Request, error) {
 		case name == r.ID, r.Grant != nil && (name == r.Grant.ID || name == r.Grant.Endpoint):
 			return r, nil
 		case name == r.A2A || name == r.Card:
-			if asked == nil || asked.Grant == nil && r.Grant != nil {
+			if asked == nil || asked.State != Approved && r.State == Approved {
 				asked = r
 			}
 		case len(name) >= 4 && strings.HasPrefix(r.ID, name):
