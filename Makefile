@@ -34,5 +34,8 @@ lint: ## formatting, vet, and every linter of .golangci.yml
 	@test -x $(BIN)/golangci-lint-$(LINT_VERSION) || { mkdir -p $(BIN); GOBIN=$(CURDIR)/$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION) && mv $(BIN)/golangci-lint $(BIN)/golangci-lint-$(LINT_VERSION); }
 	@$(BIN)/golangci-lint-$(LINT_VERSION) run --allow-parallel-runners ./...
 
+conformance: ## the MCP project's suite against an endpoint (npm brings it)
+	@.ci/conformance
+
 clean: ## what was built and what development kept
 	@rm -rf $(BIN) .data .shots bench.json

@@ -59,7 +59,7 @@ func (x *exchange) tool(v any, isError bool) {
 	content, err := jsonv2.Marshal(v, marshaling)
 	if err != nil {
 		x.h.Log.ErrorContext(x.r.Context(), "mcp: encode a result", "error", err)
-		x.refuse(&rpcError{status: http.StatusOK, code: -32603, message: "something went wrong on our side"})
+		x.refuse(&rpcError{status: http.StatusOK, code: codeInternal, message: "something went wrong on our side"})
 		return
 	}
 	content = visibleJSON(content)
@@ -81,6 +81,18 @@ func (x *exchange) tool(v any, isError bool) {
 	if *p = b; cap(b) <= keepBuffer {
 		answers.Put(p)
 	}
+}
+
+// reply writes a result that is no tool's, in the modern era.
+func (x *exchange) reply(result map[string]any) {
+	result["resultType"] = mcp.ResultTypeComplete
+	result["_meta"] = map[string]any{mcp.MetaKeyServerInfo: map[string]string{"name": serverName, "version": x.h.Version}}
+	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": json.RawMessage(x.id), "result": result})
+	if err != nil {
+		plainError(x.w, http.StatusInternalServerError, "something went wrong on our side")
+		return
+	}
+	writeJSON(x.w, http.StatusOK, b)
 }
 
 // errorBody is the error of a call or of one item.

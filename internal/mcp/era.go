@@ -116,13 +116,17 @@ func checkModern(hd http.Header, e envelope, m requestMeta, mismatch func(string
 	case method[0] != e.method:
 		return mismatch("Mcp-Method and method differ")
 	}
-	if e.method == "tools/call" {
+	if e.method == "tools/call" || e.method == "resources/read" {
+		want := e.name
+		if e.method == "resources/read" {
+			want = uriOf(e)
+		}
 		name := hd.Values(mcp.HeaderName)
 		if len(name) != 1 {
 			return mismatch("Mcp-Name must be there once")
 		}
-		if decoded, ok := mcp.DecodeHeaderValue(name[0]); !ok || decoded != e.name {
-			return mismatch("Mcp-Name and params.name differ")
+		if decoded, ok := mcp.DecodeHeaderValue(name[0]); !ok || decoded != want {
+			return mismatch("Mcp-Name and what params name differ")
 		}
 	}
 	switch {

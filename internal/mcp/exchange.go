@@ -49,14 +49,21 @@ func (x *exchange) serve(body *bytes.Buffer) {
 		x.modern, refused = checkEra(x.r.Header, e, m)
 		if refused == nil && e.method == "tools/call" && e.id != nil {
 			c, err := x.prepare(e, m)
-			giveBack(held)
-			held = nil
+			held = giveBack(held)
 			x.call(c, err)
 			return
 		}
 	}
 	if refused != nil {
 		x.refuse(refused)
+		return
+	}
+	switch {
+	case x.modern && e.method == "subscriptions/listen" && e.id != nil:
+		x.listen(e)
+		return
+	case x.modern && e.method == "resources/read" && e.id != nil && readsTodos(x.caller):
+		x.readResource(e)
 		return
 	}
 	x.h.rest.serve(x, e, body.Bytes())
@@ -117,8 +124,10 @@ func (x *exchange) call(c *call, err error) {
 		x.h.refuseScope(x.w, x.segment, narrow.want)
 	case refusal.CodeOf(err) == refusal.Unauthenticated:
 		x.h.refuseToken(x.w, x.segment)
-	case x.r.Context().Err() != nil:
-		// The client has gone; there is nobody to answer.
+	case errors.Is(err, context.Canceled) && x.r.Context().Err() != nil:
+		// Either nobody is there to read it, or the process ends and the client
+		// is to come again.
+		x.failure(refusal.New(refusal.Unavailable, "the server is restarting; try again").After(time.Second))
 	default:
 		x.failure(err)
 	}

@@ -155,6 +155,8 @@ func (f *fakeTodos) Status(ctx context.Context, c endpoint.Caller, _ uuid.UUID, 
 			return todo.Status{}, err
 		}
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return f.status, nil
 }
 

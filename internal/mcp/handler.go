@@ -19,10 +19,12 @@ const MaxBody = 1 << 20
 // handler serves every endpoint of one instance.
 type handler struct {
 	Deps
-	origin string // scheme://host[:port] of PublicURL, as a browser writes it
-	host   string // host[:port] of PublicURL, as a client writes it
-	rest   *relay
-	modern []byte // members that close every result of the modern era
+	origin  string // scheme://host[:port] of PublicURL, as a browser writes it
+	host    string // host[:port] of PublicURL, as a client writes it
+	rest    *relay
+	modern  []byte // members that close every result of the modern era
+	streams streams
+	pace    pace
 }
 
 // New returns the handler of POST /mcp/{endpoint}. It reads the endpoint from
@@ -42,7 +44,7 @@ func New(d Deps) (http.Handler, error) {
 	if d.Version == "" {
 		d.Version = "dev"
 	}
-	h := &handler{Deps: d, host: canonicalHost(u.Scheme, u.Host)}
+	h := &handler{Deps: d, host: canonicalHost(u.Scheme, u.Host), pace: usual}
 	h.origin = u.Scheme + "://" + h.host
 	h.modern = modernMembers(d.Version)
 	h.rest = newRelay(h)
@@ -115,11 +117,13 @@ var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 // keepBuffer is the largest buffer worth keeping for the next request.
 const keepBuffer = 64 << 10
 
-func giveBack(b *bytes.Buffer) {
+// giveBack returns nil, for the variable that held b.
+func giveBack(b *bytes.Buffer) *bytes.Buffer {
 	if b != nil && b.Cap() <= keepBuffer {
 		b.Reset()
 		buffers.Put(b)
 	}
+	return nil
 }
 
 // read takes in the body, at most MaxBody bytes of it.

@@ -14,16 +14,28 @@ import (
 // is only a hint: a narrowed scope refuses at once whatever a client kept.
 const listTTL = 60_000
 
-// relay hands everything but tools/call to mcp-go, which knows the eras, the
-// handshake and what each method's result looks like.
+// relay hands everything but tools/call, resources/read and subscriptions/listen
+// to mcp-go, which knows the eras, the handshake and what each method's result looks like.
+// What is advertised depends on the era and the scope: live updates exist in
+// the modern era alone, and todos are resources only to those who may read them.
 type relay struct {
-	h    *handler
-	http *server.StreamableHTTPServer
+	h                        *handler
+	legacy, modern, readable *server.StreamableHTTPServer
 }
 
 type callerKey struct{}
 
 func newRelay(h *handler) *relay {
+	l := &relay{h: h}
+	l.legacy, _ = l.server(server.WithToolCapabilities(false))
+	l.modern, _ = l.server(server.WithToolCapabilities(true))
+	var s *server.MCPServer
+	l.readable, s = l.server(server.WithToolCapabilities(true), server.WithResourceCapabilities(true, false))
+	addResources(s)
+	return l
+}
+
+func (l *relay) server(capabilities ...server.ServerOption) (*server.StreamableHTTPServer, *server.MCPServer) {
 	hooks := &server.Hooks{}
 	hooks.AddAfterInitialize(func(_ context.Context, _ any, _ *mcp.InitializeRequest, result *mcp.InitializeResult) {
 		// mcp-go would agree on 2024-11-05, whose transport is another one.
@@ -31,17 +43,16 @@ func newRelay(h *handler) *relay {
 			result.ProtocolVersion = mcp.LATEST_LEGACY_PROTOCOL_VERSION
 		}
 	})
-	s := server.NewMCPServer(serverName, h.Version,
-		server.WithToolCapabilities(false),
+	s := server.NewMCPServer(serverName, l.h.Version, append(capabilities,
 		server.WithHooks(hooks),
 		server.WithToolFilter(listTools),
 		server.WithCacheHints(listTTL, mcp.CacheScopePrivate),
-	)
-	return &relay{h: h, http: server.NewStreamableHTTPServer(s,
+	)...)
+	return server.NewStreamableHTTPServer(s,
 		server.WithStateLess(true),
 		server.WithDisableStreaming(true),
 		server.WithStreamableHTTPProtocolVersions(versions...),
-	)}
+	), s
 }
 
 // listTools is the caller's list in its fixed order; nothing is registered
@@ -76,7 +87,14 @@ func (l *relay) serve(x *exchange, e envelope, body []byte) {
 		caller = fresh
 	}
 	x.w.Header()["Cache-Control"] = noStore
-	l.http.Handle(plainWriter{x.w}, &server.HTTPRequest{
+	to := l.legacy
+	switch {
+	case x.modern && readsTodos(caller):
+		to = l.readable
+	case x.modern:
+		to = l.modern
+	}
+	to.Handle(plainWriter{x.w}, &server.HTTPRequest{
 		Method: http.MethodPost, URL: x.r.URL, Header: withoutSession(x.r.Header), Body: body,
 		Context: context.WithValue(x.r.Context(), callerKey{}, caller),
 	})

@@ -69,9 +69,13 @@ var getTodoTool = with(tool{
 	return todoID(a.TodoID)
 }, func(c *call, id uuid.UUID) (any, error) {
 	d, err := c.h.Todos.GetForWorker(c.ctx, c.caller, id)
-	showDetail(&d)
-	return whole{Detail: d, Attempts: d.Attempts, Exchanges: d.Exchanges}, err
+	return shownWhole(d), err
 })
+
+func shownWhole(d todo.Detail) whole {
+	showDetail(&d)
+	return whole{Detail: d, Attempts: d.Attempts, Exchanges: d.Exchanges}
+}
 
 // whole is a todo with the two lists that are there even when they are empty.
 type whole struct {
