@@ -17,7 +17,7 @@ func newConnectCommand() *cobra.Command {
 		Long: `For any MCP client that speaks stdio. Keeps the grant's key here, fetches tokens with it, and serves this program's own
 definitions of the tools, restricted to what the endpoint lists. Tokens go only to the endpoint and the authorization server
 that were stored at approval. Messages are on stderr.`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArgument("what to serve: the URL of an endpoint or a persona (switchboard friend list)"),
 		RunE: func(c *cobra.Command, args []string) error {
 			store, err := requester.Open(state)
 			if err != nil {
@@ -25,6 +25,10 @@ that were stored at approval. Messages are on stderr.`,
 			}
 			r, err := store.Find(args[0])
 			if err != nil {
+				return err
+			}
+			// A client's configuration names the endpoint of its day; renewals go on under another.
+			if r, err = store.Current(r); err != nil {
 				return err
 			}
 			q := requester.New(0)

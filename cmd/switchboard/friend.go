@@ -1,21 +1,19 @@
 package main
 
 import (
-	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"switchboard/internal/provenance"
-	"switchboard/internal/quote"
 	"switchboard/internal/refusal"
 	"switchboard/internal/requester"
 	"switchboard/internal/scope"
@@ -57,17 +55,18 @@ func newFriendRequestCommand(shared *friendFlags) *cobra.Command {
 		Short: "Ask for friendship: shows the request, signs you in, sends it",
 		Example: `  switchboard friend request https://bob.example/a2a/reviewer --name release-bot \
     --queue reviews --verb create_for --verb todo_status --reason "Hand you pull requests that touch billing." --wait`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArgument("whom to ask: the URL of a card, of a persona, or of an instance that lists one"),
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args[0]) },
 	}
 	flags := c.Flags()
 	flags.StringSliceVar(&f.queues, "queue", nil, "queue to ask for (default: the one that is offered)")
 	flags.StringSliceVar(&f.verbs, "verb", nil, "verb to ask for (default: all that are offered)")
-	flags.StringToInt64Var(&f.limits, "limit", nil, "limit to ask for, say max_open=5,expires_in_days=30 (default: what is offered)")
+	flags.StringToInt64Var(&f.limits, "limit", nil, "`limits` to ask for, say max_open=5,expires_in_days=30 (default: what is offered)")
+	flags.Lookup("limit").DefValue = "" // the library would print its own empty value
 	flags.StringVar(&f.name, "name", "", "what your agent calls itself")
 	flags.StringVar(&f.reason, "reason", "", "why, for the human who decides")
 	flags.StringVar(&f.card, "from-card", "", "your agent's own card, shown to the human and never fetched")
-	flags.StringVar(&f.supersedes, "supersedes", "", "grant to renew: the new one continues its line")
+	flags.StringVar(&f.supersedes, "supersedes", "", "grant to renew, its id or URL: the new one continues its line, and asks for the same where nothing else is given")
 	flags.StringVar(&f.method, "method", "", "oidc-nonce or sign-in (default: what the card offers)")
 	flags.StringVar(&f.issuer, "issuer", "", "where you sign in, when the persona trusts several")
 	flags.StringVar(&f.headless, "headless", "", "sign in as this person at a development issuer, without a browser")
@@ -95,6 +94,12 @@ func (f *friendRequestFlags) run(c *cobra.Command, target string) error {
 	if err != nil {
 		return err
 	}
+	if err := f.renew(stderr, store, card, &limits); err != nil {
+		return err
+	}
+	t := terminalOf(c)
+	t.fill(&f.name, "What does your agent call itself?")
+	t.fill(&f.reason, "Why do you ask? A human reads this:")
 	ask := requester.Ask{
 		Card: card, Name: f.name, FromCard: f.card, Reason: f.reason, Supersedes: f.supersedes, Method: f.method,
 		Issuer: requester.Issuer{Issuer: f.issuer}, Scope: scope.Asked{Queues: f.queues, Limits: limits},
@@ -106,14 +111,19 @@ func (f *friendRequestFlags) run(c *cobra.Command, target string) error {
 		return err
 	}
 	showAsk(stderr, ask)
-	if !f.yes && f.headless == "" && !confirm(c.InOrStdin(), stderr) {
+	// Elsewhere than on a terminal, the sign-in that follows is the human's yes.
+	if t.human && !f.yes && f.headless == "" && !t.confirm("Send it?") {
 		return errors.New("not sent")
 	}
 	r, err := f.send(c, q, store, ask)
 	if err != nil {
-		return err
+		return hinted(err, store, card)
 	}
-	if f.wait {
+	switch {
+	case r.State != requester.Pending:
+	case !f.wait:
+		fmt.Fprintf(stderr, "Sent. A human decides; wait for it with: switchboard friend status %s --wait\n", r.ID)
+	default:
 		fmt.Fprintf(stderr, "Sent as %s. Waiting for the decision…\n", r.ID)
 		if err := q.Wait(ctx, store, r); err != nil {
 			return fmt.Errorf("%w; it goes on at: switchboard friend status %s", err, r.ID)
@@ -132,7 +142,9 @@ func (f *friendRequestFlags) run(c *cobra.Command, target string) error {
 // sign-in, or the other method when the issuer refuses the native client.
 func (f *friendRequestFlags) send(c *cobra.Command, q *requester.Requester, store *requester.Store, ask requester.Ask) (*requester.Request, error) {
 	ctx, stderr := c.Context(), c.ErrOrStderr()
-	how := requester.SignIn{Show: showInBrowser(stderr), Headless: f.headless}
+	how := requester.SignIn{Show: showInBrowser(stderr), Headless: f.headless, AtTarget: func(r *requester.Request) {
+		fmt.Fprintf(stderr, "You sign in at %s. Its page shows this request and its key, %s; go on only if they are the same.\n", plain(r.Aud), r.Thumbprint())
+	}}
 	r, err := q.Send(ctx, store, ask, how)
 	switch {
 	case refusal.CodeOf(err) == refusal.IDTokenExpired && f.headless == "":
@@ -146,6 +158,70 @@ func (f *friendRequestFlags) send(c *cobra.Command, q *requester.Requester, stor
 		return q.Send(ctx, store, ask, how)
 	}
 	return r, err
+}
+
+// renew fills in what the grant to renew says, or tells of a grant that could be.
+func (f *friendRequestFlags) renew(stderr io.Writer, store *requester.Store, card *requester.Card, limits *scope.Partial) error {
+	all, err := store.List()
+	if err != nil {
+		return err
+	}
+	var old *requester.Request
+	for _, r := range all {
+		if r.A2A != card.A2A || r.Grant == nil || r.State != requester.Approved {
+			continue
+		}
+		if f.supersedes == "" {
+			fmt.Fprintf(stderr, "You have a grant there, %s, until %s. This asks for another one; to renew that one and keep its todos, add --supersedes %s\n",
+				plain(r.Grant.ID), r.Grant.ExpiresAt.Format(time.DateOnly), plain(r.Grant.ID))
+			return nil
+		}
+		if f.supersedes == r.Grant.ID || f.supersedes == r.ID || f.supersedes == r.Grant.Endpoint || f.supersedes == r.A2A {
+			old = r
+		}
+	}
+	if old == nil {
+		return nil // a grant that is not kept here; the other side knows
+	}
+	f.supersedes = old.Grant.ID
+	f.name = cmp.Or(f.name, old.Name)
+	f.reason = cmp.Or(f.reason, old.Reason)
+	if len(f.queues) == 0 {
+		f.queues = old.Scope.Queues
+	}
+	if len(f.verbs) == 0 {
+		for _, v := range old.Scope.Verbs {
+			f.verbs = append(f.verbs, string(v))
+		}
+	}
+	if len(f.limits) == 0 {
+		*limits = old.Scope.Limits
+	}
+	return nil
+}
+
+// hinted adds the next step to a refusal that has one.
+func hinted(err error, store *requester.Store, card *requester.Card) error {
+	if refusal.CodeOf(err) != refusal.Conflict {
+		return err
+	}
+	all, _ := store.List()
+	for _, r := range all {
+		if r.A2A == card.A2A && r.State == requester.Pending {
+			return fmt.Errorf("%w; it is %s: wait for it with switchboard friend status, or withdraw it with switchboard friend leave", err, r.ID)
+		}
+	}
+	return err
+}
+
+// oneArgument refuses anything but one argument and says what it is.
+func oneArgument(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("one argument is needed, %s; see: %s --help", what, c.CommandPath())
+		}
+		return nil
+	}
 }
 
 // limitsOf reads --limit by the wire's own names.
@@ -189,17 +265,3 @@ func showAsk(w io.Writer, a requester.Ask) {
 	}
 	_ = t.Flush()
 }
-
-// confirm asks on a terminal. Elsewhere the sign-in that follows is the human's yes.
-func confirm(in io.Reader, out io.Writer) bool {
-	if f, ok := in.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
-		return true
-	}
-	fmt.Fprint(out, "Send it? [y/N] ")
-	line, _ := bufio.NewReader(in).ReadString('\n')
-	answer := strings.ToLower(strings.TrimSpace(line))
-	return answer == "y" || answer == "yes"
-}
-
-// plain makes strangers' text safe for a terminal; a URL fits.
-func plain(text string) string { return quote.Visible(text, 2000) }

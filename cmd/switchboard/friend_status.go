@@ -33,7 +33,7 @@ func newFriendStatusCommand(shared *friendFlags) *cobra.Command {
 				return err
 			}
 			q := requester.New(0)
-			if r.State != requester.Approved {
+			if r.State != requester.Approved && r.State != requester.Ended {
 				if err := q.Update(c.Context(), store, r); err != nil {
 					return err
 				}
@@ -46,7 +46,13 @@ func newFriendStatusCommand(shared *friendFlags) *cobra.Command {
 			if err := shared.printRequest(c.OutOrStdout(), r, client); err != nil {
 				return err
 			}
-			if r.Grant == nil {
+			switch {
+			case r.State == requester.Ended:
+				if now, err := store.Current(r); err == nil && now != r {
+					fmt.Fprintf(c.ErrOrStderr(), "The grant was renewed; its line goes on with: switchboard friend status %s\n", now.ID)
+				}
+				return nil
+			case r.Grant == nil:
 				return nil
 			}
 			return tellUse(c, q, r)
@@ -127,7 +133,7 @@ func newFriendLeaveCommand(shared *friendFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "leave <request, grant or URL>",
 		Short: "Withdraw a pending request, or leave a grant and delete its key",
-		Args:  cobra.ExactArgs(1),
+		Args:  oneArgument("which request or grant: its id or its URL (switchboard friend list)"),
 		RunE: func(c *cobra.Command, args []string) error {
 			store, r, err := shared.find(args)
 			if err != nil {
@@ -150,7 +156,9 @@ func newFriendLeaveCommand(shared *friendFlags) *cobra.Command {
 				if err := showInBrowser(c.ErrOrStderr())(r.FriendsPage()); err != nil {
 					return err
 				}
-				return fmt.Errorf("leave grant %s on that page, signed in; then delete the key here with --forget", r.Grant.ID)
+				if t := terminalOf(c); !t.human || !t.confirm(fmt.Sprintf("Leave grant %s on that page, signed in. Done? Then its key is deleted here.", r.Grant.ID)) {
+					return fmt.Errorf("leave grant %s on that page, signed in; then delete the key here with --forget", r.Grant.ID)
+				}
 			}
 			if err := store.Remove(r); err != nil {
 				return err

@@ -26,7 +26,7 @@ func main() {
 	if errors.As(err, &code) {
 		os.Exit(int(code))
 	}
-	fmt.Fprintln(os.Stderr, "switchboard:", err)
+	fmt.Fprintln(os.Stderr, "switchboard:", plainLines(err.Error()))
 	os.Exit(1)
 }
 

@@ -65,8 +65,9 @@ type wireExtension struct {
 
 // Find returns the card that target means: a card's URL, a persona's A2A URL, or
 // an instance (its URL or its catalog's) that lists exactly one persona.
+// A scheme may be left out.
 func (q *Requester) Find(ctx context.Context, target string) (*Card, error) {
-	u, err := checkURL(target)
+	u, err := checkURL(withScheme(target))
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +91,17 @@ func (q *Requester) Find(ctx context.Context, target string) (*Card, error) {
 	return nil, fmt.Errorf("%s lists %d personas; give one of them:\n  %s", text, len(links), strings.Join(links, "\n  "))
 }
 
+// withScheme completes what a human types: https, on loopback http.
+func withScheme(target string) string {
+	if strings.Contains(target, "://") {
+		return target
+	}
+	if u, err := url.Parse("http://" + target); err == nil && isLoopback(u.Hostname()) {
+		return u.String()
+	}
+	return "https://" + target
+}
+
 // Catalog returns the card URLs that an instance lists (RFC 9727). Links that
 // lead to another origin are left out.
 func (q *Requester) Catalog(ctx context.Context, target string) ([]string, error) {
@@ -105,6 +117,9 @@ func (q *Requester) Catalog(ctx context.Context, target string) ([]string, error
 		Linkset []struct{ Item []struct{ Href string } }
 	}
 	if err := q.getJSON(ctx, catalog, &set); err != nil {
+		if errors.Is(err, errNoDocument) {
+			return nil, fmt.Errorf("%s lists no personas: it has no catalog, so it is no instance, or the URL is another's", strings.TrimSuffix(u.String(), "/"))
+		}
 		return nil, fmt.Errorf("catalog: %w", err)
 	}
 	var links []string
@@ -121,6 +136,9 @@ func (q *Requester) Catalog(ctx context.Context, target string) ([]string, error
 func (q *Requester) card(ctx context.Context, target string) (*Card, error) {
 	var w wireCard
 	if err := q.getJSON(ctx, target, &w); err != nil {
+		if errors.Is(err, errNoDocument) {
+			return nil, fmt.Errorf("there is no persona at %s: it is unknown there, or off", strings.TrimSuffix(target, cardSuffix))
+		}
 		return nil, fmt.Errorf("card: %w", err)
 	}
 	c, err := readCard(target, w)

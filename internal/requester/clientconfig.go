@@ -18,9 +18,9 @@ type ClientConfig struct {
 // stdio, for each client that we know, under the name by which the client
 // will call the server. The first one is the plain .mcp.json.
 func ClientConfigs(name, command string, args ...string) []ClientConfig {
-	stdio := map[string]any{"command": command, "args": args}
+	stdio := process{Command: command, Args: args}
 	common := pretty(map[string]any{"mcpServers": map[string]any{name: stdio}})
-	typed := map[string]any{"type": "stdio", "command": command, "args": args}
+	typed := process{Type: "stdio", Command: command, Args: args}
 	return []ClientConfig{
 		{"claude-code", "Claude Code", ".mcp.json", common},
 		{"claude-desktop", "Claude Desktop", "claude_desktop_config.json", common},
@@ -30,6 +30,13 @@ func ClientConfigs(name, command string, args ...string) []ClientConfig {
 		{"codex", "Codex", "~/.codex/config.toml", fmt.Sprintf("[mcp_servers.%s]\ncommand = %s\nargs = %s\n", inline(name), inline(command), inline(args))},
 		{"gemini", "Gemini CLI", "~/.gemini/settings.json", common},
 	}
+}
+
+// process is how clients are told to start a server over stdio.
+type process struct {
+	Type    string   `json:"type,omitempty"`
+	Command string   `json:"command"`
+	Args    []string `json:"args"`
 }
 
 func pretty(value any) string {

@@ -40,7 +40,7 @@ func (a Ask) Prepare() (Ask, error) {
 		return a, err
 	}
 	if strings.TrimSpace(a.Name) == "" || strings.TrimSpace(a.Reason) == "" {
-		return a, errors.New("a friend request needs the agent's name and a reason that a human will read")
+		return a, errors.New("a friend request needs the agent's name (--name) and a reason that a human will read (--reason)")
 	}
 	if a.Method == "" {
 		a.Method = provenance.MethodSignIn
@@ -80,6 +80,11 @@ func (a *Ask) prepareScope() error {
 			return fmt.Errorf("choose among the queues that are offered: %s", strings.Join(names, ", "))
 		}
 		a.Scope.Queues = names
+	}
+	for _, queue := range a.Scope.Queues {
+		if offered[queue] == nil {
+			return fmt.Errorf("queue %q is not offered; there are: %s", queue, strings.Join(names, ", "))
+		}
 	}
 	if len(a.Scope.Verbs) == 0 {
 		for _, v := range scope.Verbs() {

@@ -184,6 +184,10 @@ func listen(ctx context.Context, path string) (*loopback, error) {
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("Cache-Control", "no-store")
+		if r.URL.Query().Has("error") {
+			fmt.Fprintln(w, "Not signed in. The terminal says why; this window can be closed.")
+			return
+		}
 		fmt.Fprintln(w, "Thank you. Go back to the terminal; this window can be closed.")
 	})
 	l.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}

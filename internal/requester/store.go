@@ -245,21 +245,23 @@ func (s *Store) Current(r *Request) (*Request, error) {
 }
 
 // Find returns the one request that name means: its id or the start of it, its
-// grant's id, its endpoint, or its persona's URL. For a persona that was asked
-// several times, the newest grant stands, or the newest request when there is none.
+// grant's id, its endpoint, or the URL of its persona or instance. For a persona
+// that was asked several times, the newest grant stands, or the newest request
+// when there is none.
 func (s *Store) Find(name string) (*Request, error) {
 	all, err := s.List()
 	if err != nil {
 		return nil, err
 	}
 	name = strings.TrimSuffix(name, "/")
+	place := withScheme(name)
 	var asked *Request
 	var begun []*Request
 	for _, r := range slices.Backward(all) {
 		switch {
-		case name == r.ID, r.Grant != nil && (name == r.Grant.ID || name == r.Grant.Endpoint):
+		case name == r.ID, r.Grant != nil && (name == r.Grant.ID || place == r.Grant.Endpoint):
 			return r, nil
-		case name == r.A2A || name == r.Card:
+		case place == r.A2A || place == r.Card || place == r.Aud:
 			if asked == nil || asked.State != Approved && r.State == Approved {
 				asked = r
 			}

@@ -144,6 +144,9 @@ func unwrapURL(err error) error {
 	return err
 }
 
+// errNoDocument says that a server answers and has no such document.
+var errNoDocument = errors.New("HTTP 404")
+
 // getJSON fetches a public document of at most 64 KiB into out.
 func (q *Requester) getJSON(ctx context.Context, target string, out any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
@@ -154,6 +157,9 @@ func (q *Requester) getJSON(ctx context.Context, target string, out any) error {
 	a, err := q.do(req, maxCard)
 	if err != nil {
 		return err
+	}
+	if a.status == http.StatusNotFound {
+		return fmt.Errorf("GET %s: %w", target, errNoDocument)
 	}
 	if a.status != http.StatusOK {
 		return fmt.Errorf("GET %s: HTTP %d", target, a.status)

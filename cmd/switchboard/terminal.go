@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"switchboard/internal/quote"
+)
+
+// terminal asks a human, when there is one: on anything but a terminal it asks nothing.
+type terminal struct {
+	in    *bufio.Reader // one for all questions, or a line that waits in its buffer is lost
+	out   io.Writer
+	human bool
+}
+
+func terminalOf(c *cobra.Command) *terminal {
+	f, ok := c.InOrStdin().(*os.File)
+	return &terminal{in: bufio.NewReader(c.InOrStdin()), out: c.ErrOrStderr(), human: ok && term.IsTerminal(int(f.Fd()))}
+}
+
+// fill asks for what is missing; what is there already is left.
+func (t *terminal) fill(value *string, question string) {
+	if !t.human || strings.TrimSpace(*value) != "" {
+		return
+	}
+	fmt.Fprint(t.out, question+" ")
+	line, _ := t.in.ReadString('\n')
+	*value = strings.TrimSpace(line)
+}
+
+// confirm asks for a yes.
+func (t *terminal) confirm(question string) bool {
+	fmt.Fprint(t.out, question+" [y/N] ")
+	line, _ := t.in.ReadString('\n')
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return answer == "y" || answer == "yes"
+}
+
+// plain makes strangers' text safe for a line on a terminal; a URL fits.
+func plain(text string) string { return quote.Visible(text, 2000) }
+
+// plainLines is plain for text that has lines: an error may quote what a stranger said.
+func plainLines(text string) string { return quote.VisibleLines(text, 8000, quote.Indented) }
