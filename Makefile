@@ -34,6 +34,9 @@ lint: ## formatting, vet, and every linter of .golangci.yml
 	@test -x $(BIN)/golangci-lint-$(LINT_VERSION) || { mkdir -p $(BIN); GOBIN=$(CURDIR)/$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION) && mv $(BIN)/golangci-lint $(BIN)/golangci-lint-$(LINT_VERSION); }
 	@$(BIN)/golangci-lint-$(LINT_VERSION) run --allow-parallel-runners ./...
 
+interop: build ## official clients of other hands against an instance (npm brings theirs)
+	@.ci/interop/run
+
 conformance: ## the MCP project's suite against an endpoint (npm brings it)
 	@.ci/conformance
 
