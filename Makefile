@@ -40,5 +40,9 @@ interop: build ## official clients of other hands against an instance (npm bring
 conformance: ## the MCP project's suite against an endpoint (npm brings it)
 	@.ci/conformance
 
+e2e: build ## the pages in a real Chromium (CHROMIUM names it when it is not found), pictures kept in .shots/
+	@$(PROGRAM) dev-postgres -- go test -tags e2e -count=1 -timeout 15m ./internal/web/e2e
+	@SHOTS=$(CURDIR)/.shots/fixtures $(PROGRAM) dev-postgres -- go test -tags e2e -count=1 -timeout 10m -run TestLook ./internal/web
+
 clean: ## what was built and what development kept
 	@rm -rf $(BIN) .data .shots bench.json

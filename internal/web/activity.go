@@ -25,42 +25,52 @@ type eventRow struct {
 	activity.Event
 	Icon, Words, Who, Link string
 	Facts                  []field
+	All                    map[string]any
 }
+
+// factNames stand before facts that do not speak for themselves.
+var factNames = map[string]string{"calls_itself": "agent", "persona": "persona", "slug": "at", "queue": "queue", "canceled_todos": "todos canceled:"}
 
 // The kinds of events that have a sentence of their own; others are shown by their name.
 var eventWords = map[string]struct{ icon, words string }{
-	"human.created":            {"face", "You arrived on this instance"},
-	"session.started":          {"face", "You signed in"},
-	"session.ended":            {"face", "You signed a browser out"},
+	"agent.changed":            {"face", "You changed an agent"},
+	"agent.created":            {"face", "You registered an agent"},
+	"agent.deleted":            {"x", "You deleted an agent"},
 	"api_token.created":        {"plug", "You made an API token"},
 	"api_token.deleted":        {"x", "You deleted an API token"},
-	"friend_request.received":  {"inbox", "A friend request arrived"},
+	"endpoint.narrowed":        {"plug", "An endpoint became narrower"},
+	"endpoint.paused":          {"pause", "An endpoint was paused"},
+	"endpoint.resumed":         {"arrow", "An endpoint was resumed"},
+	"endpoint.revoked":         {"x", "An endpoint was revoked"},
+	"endpoint.rotated":         {"plug", "You rotated a credential"},
+	"endpoint.vended":          {"plug", "An endpoint was vended"},
 	"friend_request.approved":  {"check", "You approved a friend request"},
 	"friend_request.declined":  {"x", "You declined a friend request"},
-	"friend_request.withdrawn": {"reply", "A friend request was withdrawn"},
 	"friend_request.expired":   {"clock", "A friend request expired"},
+	"friend_request.received":  {"inbox", "A friend request arrived"},
+	"friend_request.withdrawn": {"reply", "A friend request was withdrawn"},
+	"grant.expired":            {"clock", "A grant expired"},
+	"grant.left":               {"reply", "A friend left"},
 	"grant.narrowed":           {"people", "You narrowed a grant"},
 	"grant.paused":             {"pause", "You paused a grant"},
 	"grant.resumed":            {"arrow", "You resumed a grant"},
 	"grant.revoked":            {"x", "You revoked a grant"},
-	"grant.expired":            {"clock", "A grant expired"},
-	"grant.ended":              {"clock", "A grant ended"},
-	"grant.left":               {"reply", "A friend left"},
-	"endpoint.vended":          {"plug", "An endpoint was vended"},
-	"endpoint.created":         {"plug", "You vended an endpoint"},
-	"endpoint.narrowed":        {"plug", "You narrowed an endpoint"},
-	"endpoint.paused":          {"pause", "You paused an endpoint"},
-	"endpoint.resumed":         {"arrow", "You resumed an endpoint"},
-	"endpoint.rotated":         {"plug", "You rotated a credential"},
-	"endpoint.revoked":         {"x", "You revoked an endpoint"},
-	"token.revoked":            {"x", "A token was revoked"},
+	"grant.superseded":         {"people", "A grant was renewed by another"},
+	"human.created":            {"face", "You arrived on this instance"},
+	"identity.blocked":         {"shield", "You blocked somebody"},
+	"identity.unblocked":       {"check", "You lifted a block"},
+	"persona.changed":          {"face", "You changed a persona"},
 	"persona.created":          {"face", "You published a persona"},
-	"persona.updated":          {"face", "You changed a persona"},
 	"persona.deleted":          {"x", "You deleted a persona"},
-	"agent.created":            {"face", "You registered an agent"},
-	"block.lifted":             {"check", "You lifted a block"},
-	"block.created":            {"shield", "You blocked somebody"},
+	"session.ended":            {"face", "You signed a browser out"},
+	"session.started":          {"face", "You signed in"},
+	"token.revoked":            {"x", "A token was revoked"},
+	"webhook.disabled":         {"flag", "Your webhook was switched off"},
+	"webhook.secret_made":      {"plug", "You made a signing secret for your webhook"},
 }
+
+// plainFacts are shown beside an event, in this order; the rest is behind its details.
+var plainFacts = []string{"email", "name", "calls_itself", "persona", "slug", "queue", "reason", "note", "user_agent", "block", "may_ask_again", "canceled_todos"}
 
 func (v *visit) activity() error {
 	q := v.r.URL.Query()
@@ -110,19 +120,34 @@ func newEventRow(e activity.Event) eventRow {
 	case e.Object == "todo":
 		row.Link = "/todos/" + e.ObjectID.String()
 	}
-	for _, name := range slices.Sorted(maps.Keys(e.Personal)) {
-		if e.Personal[name] != "" {
-			row.Facts = append(row.Facts, field{strings.ReplaceAll(name, "_", " "), quote.Visible(e.Personal[name], 200)})
+	all := map[string]any{}
+	for name, value := range e.Detail {
+		all[name] = value
+	}
+	for name, value := range e.Personal {
+		all[name] = value
+	}
+	for _, name := range plainFacts {
+		value, ok := all[name]
+		words := factWords(value)
+		if !ok || words == "" || words == "false" || words == "0" || name == "name" && all["email"] != nil && all["email"] != "" && e.Object != "api_token" {
+			continue
 		}
+		if words == "true" {
+			row.Facts = append(row.Facts, field{Name: strings.ReplaceAll(name, "_", " ")})
+			continue
+		}
+		row.Facts = append(row.Facts, field{factNames[name], quote.Visible(words, 200)})
 	}
-	for _, name := range slices.Sorted(maps.Keys(e.Detail)) {
-		row.Facts = append(row.Facts, field{strings.ReplaceAll(name, "_", " "), quote.Visible(factWords(e.Detail[name]), 200)})
-	}
+	all["actor"], all["kind"] = e.Actor, e.Kind
+	row.All = all
 	return row
 }
 
 func factWords(v any) string {
 	switch v.(type) {
+	case nil:
+		return ""
 	case string, bool, float64, int, int64, uuid.UUID:
 		return fmt.Sprint(v)
 	}

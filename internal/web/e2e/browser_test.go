@@ -166,12 +166,7 @@ func value[T any](b *browser, expression string) T {
 func (b *browser) shot(name string) {
 	b.t.Helper()
 	for _, scheme := range []string{"light", "dark"} {
-		if err := chromedp.Do(b.ctx, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-			_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-			})
-			return err
-		})); err != nil {
+		if err := chromedp.Do(b.ctx, scheming(scheme)); err != nil {
 			return
 		}
 		picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
@@ -180,6 +175,15 @@ func (b *browser) shot(name string) {
 		}
 		require.NoError(b.t, os.WriteFile(filepath.Join(shots, b.stamp+"-"+name+"-"+scheme+".png"), picture, 0o644))
 	}
+}
+
+func scheming(scheme string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		return err
+	})
 }
 
 // watch notes requests that leave the instance's origin.
