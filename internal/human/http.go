@@ -80,6 +80,13 @@ func SameOrigin(publicURL string, refuse ...Refuse) func(http.Handler) http.Hand
 	}
 }
 
+// Foreign reports whether a browser says that another site than the instance at
+// publicURL made this request. A link that a person follows is not meant.
+func Foreign(r *http.Request, publicURL string) bool {
+	own, err := url.Parse(publicURL)
+	return err != nil || foreign(r, own)
+}
+
 func foreign(r *http.Request, own *url.URL) bool {
 	for _, origin := range r.Header.Values("Origin") {
 		if origin != own.Scheme+"://"+own.Host {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -41,6 +42,12 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 	config.MaxConnLifetimeJitter = 10 * time.Minute
 	config.MaxConnIdleTime = 10 * time.Minute
 	configure(config.ConnConfig, o)
+	// Times come out in UTC, as every wire form shows them, whatever the zone of
+	// this machine.
+	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+		conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
+		return nil
+	}
 
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {

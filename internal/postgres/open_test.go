@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -53,4 +54,14 @@ func TestOpen_SaysWhatIsWrongWithoutPassword(t *testing.T) {
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), "hunter2")
 	}
+}
+
+func TestTimesComeOutInUTC(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	var at time.Time
+	var many []time.Time
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT clock_timestamp(), ARRAY[clock_timestamp()]`).Scan(&at, &many))
+	require.Same(t, time.UTC, at.Location())
+	require.Same(t, time.UTC, many[0].Location())
 }

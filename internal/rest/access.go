@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -77,7 +76,7 @@ func (a *api) principal(r *http.Request) *principal {
 	if token == "" {
 		return &principal{err: unauthenticated()}
 	}
-	if foreign(r, a.PublicURL) {
+	if human.Foreign(r, a.PublicURL) {
 		return &principal{err: refusal.New(refusal.Forbidden, "this request comes from another site")}
 	}
 	s, err := a.Humans.Authenticate(r.Context(), token)
@@ -85,23 +84,6 @@ func (a *api) principal(r *http.Request) *principal {
 		return &principal{err: err}
 	}
 	return &principal{human: s.Human, session: &s}
-}
-
-// foreign reports whether a browser says that a writing request was made by
-// another site (Fetch metadata; Origin for browsers without it).
-func foreign(r *http.Request, publicURL string) bool {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return false
-	}
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
-		return true
-	}
-	origin := r.Header.Get("Origin")
-	if origin == "" {
-		return false
-	}
-	own, err := url.Parse(publicURL)
-	return err != nil || origin != own.Scheme+"://"+own.Host
 }
 
 // allow answers the human that the request speaks for, or the refusal.

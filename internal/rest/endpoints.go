@@ -93,8 +93,14 @@ func (a *api) registerEndpoints() {
 			}
 			return tag(e.Version, a.viewEndpoint(e)), nil
 		})
+	version := func(ctx context.Context, who human.Human) func(uuid.UUID) (int64, error) {
+		return func(id uuid.UUID) (int64, error) {
+			e, err := a.Endpoints.Get(ctx, who.ID, id)
+			return e.Version, err
+		}
+	}
 	type narrowEndpoint struct {
-		ByID
+		ByVersion
 		Body struct {
 			Queues []string `json:"queues,omitempty" maxItems:"32"`
 			Verbs  []string `json:"verbs,omitempty" maxItems:"32"`
@@ -102,7 +108,7 @@ func (a *api) registerEndpoints() {
 	}
 	route(a, operation("narrow-endpoint", http.MethodPost, "/v1/endpoints/{id}/narrow", "Narrow a home endpoint", "endpoints", limiting, 200), limiting,
 		func(ctx context.Context, who human.Human, in *narrowEndpoint) (*tagged[endpointView], error) {
-			id, err := in.id()
+			id, err := in.expect(version(ctx, who))
 			if err != nil {
 				return nil, err
 			}
@@ -113,8 +119,8 @@ func (a *api) registerEndpoints() {
 			return tag(e.Version, a.viewEndpoint(e)), nil
 		})
 	route(a, operation("rotate-endpoint", http.MethodPost, "/v1/endpoints/{id}/rotate", "Give a home endpoint a new credential; the old one ends at once", "endpoints", fresh, 200), fresh,
-		func(ctx context.Context, who human.Human, in *ByID) (*tagged[endpointView], error) {
-			id, err := in.id()
+		func(ctx context.Context, who human.Human, in *ByVersion) (*tagged[endpointView], error) {
+			id, err := in.expect(version(ctx, who))
 			if err != nil {
 				return nil, err
 			}
@@ -136,8 +142,8 @@ func (a *api) registerEndpoints() {
 		{"revoke", "Revoke a home endpoint, for good", limiting, a.Endpoints.RevokeHome},
 	} {
 		route(a, operation(act.name+"-endpoint", http.MethodPost, "/v1/endpoints/{id}/"+act.name, act.summary, "endpoints", act.need, 200), act.need,
-			func(ctx context.Context, who human.Human, in *ByID) (*tagged[endpointView], error) {
-				id, err := in.id()
+			func(ctx context.Context, who human.Human, in *ByVersion) (*tagged[endpointView], error) {
+				id, err := in.expect(version(ctx, who))
 				if err != nil {
 					return nil, err
 				}

@@ -270,15 +270,21 @@ func (a *api) registerGrants() {
 			}
 			return tag(g.Version, grantIn(g)), nil
 		})
+	version := func(ctx context.Context, who human.Human) func(uuid.UUID) (int64, error) {
+		return func(id uuid.UUID) (int64, error) {
+			g, err := a.Friends.Grant(ctx, who.ID, id)
+			return g.Version, err
+		}
+	}
 	type revokeGrant struct {
-		ByID
+		ByVersion
 		Body *struct {
 			OpenTodos string `json:"open_todos,omitempty" enum:"cancel,finish" default:"cancel" doc:"What becomes of the friend's open todos."`
 		}
 	}
 	route(a, operation("revoke-grant", http.MethodPost, "/v1/grants/{id}/revoke", "Revoke a grant, for good", "grants", limiting, 200), limiting,
 		func(ctx context.Context, who human.Human, in *revokeGrant) (*tagged[grantView], error) {
-			id, err := in.id()
+			id, err := in.expect(version(ctx, who))
 			if err != nil {
 				return nil, err
 			}
@@ -297,8 +303,8 @@ func (a *api) registerGrants() {
 		{"resume", "Resume a grant exactly as it was", fresh, a.Friends.Resume},
 	} {
 		route(a, operation(act.name+"-grant", http.MethodPost, "/v1/grants/{id}/"+act.name, act.summary, "grants", act.need, 200), act.need,
-			func(ctx context.Context, who human.Human, in *ByID) (*tagged[grantView], error) {
-				id, err := in.id()
+			func(ctx context.Context, who human.Human, in *ByVersion) (*tagged[grantView], error) {
+				id, err := in.expect(version(ctx, who))
 				if err != nil {
 					return nil, err
 				}
@@ -310,8 +316,11 @@ func (a *api) registerGrants() {
 			})
 	}
 	route(a, operation("leave-grant", http.MethodPost, "/v1/grants/{id}/leave", "Give up a grant that was made to me", "grants", writing, 200), writing,
-		func(ctx context.Context, who human.Human, in *ByID) (*tagged[grantView], error) {
-			id, err := in.id()
+		func(ctx context.Context, who human.Human, in *ByVersion) (*tagged[grantView], error) {
+			id, err := in.expect(func(id uuid.UUID) (int64, error) {
+				g, err := a.Friends.GrantOut(ctx, who.Identity, id)
+				return g.Version, err
+			})
 			if err != nil {
 				return nil, err
 			}

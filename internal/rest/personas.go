@@ -117,8 +117,11 @@ func (a *api) registerPersonas() {
 			return tag(g.Version, viewAgent(g)), nil
 		})
 	route(a, operation("delete-agent", http.MethodDelete, "/v1/agents/{id}", "Remove an agent that nothing hangs on", "agents", owning, 204), owning,
-		func(ctx context.Context, who human.Human, in *ByID) (*struct{}, error) {
-			id, err := in.id()
+		func(ctx context.Context, who human.Human, in *ByVersion) (*struct{}, error) {
+			id, err := in.expect(func(id uuid.UUID) (int64, error) {
+				v, err := a.Personas.Agent(ctx, who.ID, id)
+				return v.Version, err
+			})
 			if err != nil {
 				return nil, err
 			}
@@ -208,8 +211,11 @@ func (a *api) registerPersonas() {
 			return tag(p.Version, a.viewPersona(p)), nil
 		})
 	route(a, operation("delete-persona", http.MethodDelete, "/v1/personas/{id}", "Remove a persona", "personas", owning, 204), owning,
-		func(ctx context.Context, who human.Human, in *ByID) (*struct{}, error) {
-			id, err := in.id()
+		func(ctx context.Context, who human.Human, in *ByVersion) (*struct{}, error) {
+			id, err := in.expect(func(id uuid.UUID) (int64, error) {
+				v, err := a.Personas.Get(ctx, who.ID, id)
+				return v.Version, err
+			})
 			if err != nil {
 				return nil, err
 			}

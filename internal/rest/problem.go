@@ -118,6 +118,7 @@ func useProblems(log *slog.Logger) {
 				if strings.Contains(what, "unmarshal") || strings.Contains(what, "invalid character") {
 					what = "the body cannot be read as JSON of the documented shape"
 				}
+				what, _, _ = strings.Cut(what, ": ") // a parser's own words after it may repeat the value
 				return problemOf(ctx, log, refusal.Invalid(where, "%s", what))
 			case status == http.StatusNotAcceptable:
 				return problemOf(ctx, log, refusal.Invalid("", "only application/json can be had"))

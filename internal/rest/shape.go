@@ -20,8 +20,8 @@ type Page struct {
 
 // list is every list's shape.
 type list[T any] struct {
-	Items      []T    `json:"items" nullable:"false"`
-	NextCursor string `json:"next_cursor,omitempty" doc:"Absent on the last page."`
+	Items      []T     `json:"items" nullable:"false"`
+	NextCursor *string `json:"next_cursor" doc:"null on the last page."`
 }
 
 type body[T any] struct {
@@ -43,12 +43,16 @@ func listed[F, T any](from []F, next string, view func(F) T) *body[list[T]] {
 	for _, f := range from {
 		items = append(items, view(f))
 	}
-	return &body[list[T]]{Body: list[T]{Items: items, NextCursor: next}}
+	l := list[T]{Items: items}
+	if next != "" {
+		l.NextCursor = &next
+	}
+	return &body[list[T]]{Body: l}
 }
 
 // ByID is the id in a path. (What huma embeds must be exported.)
 type ByID struct {
-	ID string `path:"id" maxLength:"64"`
+	ID string `path:"id"`
 }
 
 // id reads a path's id; a malformed one is answered like an unknown one.
@@ -75,6 +79,30 @@ func (m IfMatch) version() (*int64, error) {
 		return nil, refusal.New(refusal.PreconditionFailed, "this is not the current version")
 	}
 	return &v, nil
+}
+
+// ByVersion is the id in a path of something that has a version.
+type ByVersion struct {
+	ByID
+	IfMatch
+}
+
+// expect reads the id and refuses when the version that now returns is not the
+// one that the caller has seen.
+func (v ByVersion) expect(now func(id uuid.UUID) (int64, error)) (uuid.UUID, error) {
+	id, err := v.id()
+	if err != nil {
+		return id, err
+	}
+	want, err := v.version()
+	if err != nil || want == nil {
+		return id, err
+	}
+	got, err := now(id)
+	if err == nil && got != *want {
+		err = refusal.New(refusal.PreconditionFailed, "this is not the current version")
+	}
+	return id, err
 }
 
 func optional(id uuid.UUID) *uuid.UUID {

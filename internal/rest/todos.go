@@ -278,7 +278,7 @@ func (a *api) registerQueues() {
 			return listed(qs, next, viewQueue), nil
 		})
 	type patchQueue struct {
-		Name string `path:"name" maxLength:"63"`
+		Name string `path:"name"`
 		IfMatch
 		Body struct {
 			Description   *string `json:"description,omitempty" maxLength:"2000"`

@@ -39,7 +39,7 @@ func viewTwin(r friend.Request) twinView {
 func (a *api) registerTwin() {
 	const path = "/v1/a2a/{persona}/friend-requests"
 	type send struct {
-		Persona        string `path:"persona" maxLength:"63"`
+		Persona        string `path:"persona"`
 		IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" doc:"Required; it stands where A2A has messageId."`
 		RawBody        []byte `contentType:"application/json"`
 	}
@@ -73,7 +73,7 @@ func (a *api) registerTwin() {
 	}
 
 	type listIn struct {
-		Persona string `path:"persona" maxLength:"63"`
+		Persona string `path:"persona"`
 		Page
 		State string `query:"state" maxLength:"20"`
 	}
@@ -94,7 +94,7 @@ func (a *api) registerTwin() {
 			return listed(rs, next, viewTwin), nil
 		})
 	type one struct {
-		Persona string `path:"persona" maxLength:"63"`
+		Persona string `path:"persona"`
 		ByID
 	}
 	for _, act := range []struct {
