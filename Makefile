@@ -9,6 +9,7 @@ LINT_VERSION := v2.5.0
 TEST_FLAGS ?=
 SOAK ?= 15m
 BENCH_JSON ?= bench.json
+BENCH_FLAGS ?=
 
 .PHONY: help run demo test lint e2e bench soak interop conformance build clean
 
@@ -43,6 +44,16 @@ conformance: ## the MCP project's suite against an endpoint (npm brings it)
 e2e: build ## the pages in a real Chromium (CHROMIUM names it when it is not found), pictures kept in .shots/
 	@$(PROGRAM) dev-postgres -- go test -tags e2e -count=1 -timeout 15m ./internal/web/e2e
 	@SHOTS=$(CURDIR)/.shots/fixtures $(PROGRAM) dev-postgres -- go test -tags e2e -count=1 -timeout 10m -run TestLook ./internal/web
+
+bench: ## the todo queue beside raw SQL and River: a table, and BENCH_JSON=file.json
+	@mkdir -p $(BIN)
+	@go build -o $(BIN)/switchboard-bench ./cmd/switchboard-bench
+	@$(BIN)/switchboard-bench bench --json $(BENCH_JSON) $(BENCH_FLAGS)
+
+soak: ## kill workers, servers and PostgreSQL under load for SOAK=15m, and check the history
+	@mkdir -p $(BIN)
+	@go build -o $(BIN)/switchboard-bench ./cmd/switchboard-bench
+	@$(BIN)/switchboard-bench soak --length $(SOAK)
 
 clean: ## what was built and what development kept
 	@rm -rf $(BIN) .data .shots bench.json

@@ -26,6 +26,7 @@ type benchOptions struct {
 	done    int
 	drain   int // todos and jobs of one drain
 	waiters int
+	samples int    // of wake-ups, and of claims, in a round
 	profile string // directory for profiles of the server process
 	costs   bool   // tell what each statement costs the database
 }
@@ -77,6 +78,7 @@ func newBenchCommand() *cobra.Command {
 	f.IntVar(&o.done, "done", 5000, "thousands of finished todos in the large database")
 	f.IntVar(&o.drain, "drain", 60_000, "todos, and jobs, of one drain")
 	f.IntVar(&o.waiters, "waiters", 2500, "waiting calls of bytes_per_waiter")
+	f.IntVar(&o.samples, "samples", 1000, "wake-ups of each kind in a round; of claims as many and half again")
 	f.StringVar(&o.profile, "profile", "", "write CPU profiles of the server process under MCP load into this directory")
 	f.BoolVar(&o.costs, "costs", false, "tell what each statement costs, by pg_stat_statements (slows the database down a little)")
 	return c

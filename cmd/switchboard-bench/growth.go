@@ -11,9 +11,6 @@ import (
 // fewReady is how many todos are ready in the small database.
 const fewReady = 1000
 
-// growthSamples are the claims of one round in each database.
-const growthSamples = 2500
-
 // runGrowth compares single claims in a small and in a large database, turn by
 // turn, so that what disturbs the one disturbs the other.
 func runGrowth(ctx context.Context, b *bench) error {
@@ -39,9 +36,9 @@ func runGrowth(ctx context.Context, b *bench) error {
 		samplers[i] = &claimSampler{storeCaller: c[0]}
 	}
 	for round := -1; round < b.rounds; round++ {
-		n := growthSamples
+		n := b.samples * 3 / 2
 		if round < 0 { // both warm
-			n = growthSamples / 10
+			n = b.samples / 10
 		}
 		for i := range n {
 			for k := range samplers {

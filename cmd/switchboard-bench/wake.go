@@ -12,9 +12,6 @@ import (
 // wakeWaiters is how many calls wait.
 const wakeWaiters = 1000
 
-// wakeSamples are the creations of one round.
-const wakeSamples = 1000
-
 // woken is what a client found about wake-ups, in milliseconds.
 type woken struct {
 	P50, P99         float64 // from sending create until the claim's answer is there
@@ -46,7 +43,7 @@ func runWakes(ctx context.Context, b *bench) error {
 			creator *replica
 		}{{"same", one}, {"cross", other}} {
 			w, err := inClient[woken](ctx, clientJob{
-				Kind: "wake", Callers: wakeWaiters, Samples: wakeSamples, Targets: targets(in.homes, one.addr, one.host),
+				Kind: "wake", Callers: min(wakeWaiters, 4*b.waiters), Samples: b.samples, Targets: targets(in.homes, one.addr, one.host),
 				Creator: h.at(way.creator.addr, way.creator.host), Database: in.url,
 			})
 			if err != nil {
@@ -179,7 +176,7 @@ type wakeMeter struct {
 }
 
 func (m *wakeMeter) measure(ctx context.Context, samples int) (woken, error) {
-	const warmUp = 50
+	const warmUp = 20
 	for i := range samples + warmUp {
 		if i == warmUp {
 			m.whole, m.after, m.commits = nil, nil, nil
