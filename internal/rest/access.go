@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/google/uuid"
 
 	"switchboard/internal/human"
@@ -130,7 +131,8 @@ func route[I, O any](a *api, op huma.Operation, need access, handle func(context
 	op.Middlewares = append(op.Middlewares, func(ctx huma.Context, next func(huma.Context)) {
 		if need != anyone {
 			if _, err := allow(ctx.Context(), need); err != nil {
-				_ = huma.WriteErr(a.huma, ctx, 0, "", err)
+				r, w := humago.Unwrap(ctx)
+				writeProblem(w, r, err)
 				return
 			}
 		}
