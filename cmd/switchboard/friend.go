@@ -142,6 +142,9 @@ func (f *friendRequestFlags) run(c *cobra.Command, target string) error {
 // sign-in, or the other method when the issuer refuses the native client.
 func (f *friendRequestFlags) send(c *cobra.Command, q *requester.Requester, store *requester.Store, ask requester.Ask) (*requester.Request, error) {
 	ctx, stderr := c.Context(), c.ErrOrStderr()
+	if f.other(ask) && f.headless == "" {
+		fmt.Fprintf(stderr, "Should your provider show an error in place of its sign-in, interrupt this and add --method %s.\n", provenance.MethodSignIn)
+	}
 	how := requester.SignIn{Show: showInBrowser(stderr), Headless: f.headless, AtTarget: func(r *requester.Request) {
 		fmt.Fprintf(stderr, "You sign in at %s. Its page shows this request and its key, %s; go on only if they are the same.\n", plain(r.Aud), r.Thumbprint())
 	}}
@@ -151,13 +154,17 @@ func (f *friendRequestFlags) send(c *cobra.Command, q *requester.Requester, stor
 		fmt.Fprintln(stderr, "Your sign-in is too old for this persona; please sign in again.")
 		how.Again = true
 		return q.Send(ctx, store, ask, how)
-	case errors.Is(err, requester.ErrSignIn) && f.method == "" && f.headless == "" &&
-		ask.Method == provenance.MethodOIDCNonce && slices.Contains(ask.Card.Methods, provenance.MethodSignIn):
+	case errors.Is(err, requester.ErrSignIn) && !errors.Is(err, requester.ErrSaidNo) && f.headless == "" && f.other(ask):
 		fmt.Fprintf(stderr, "%s\nSigning in at %s instead.\n", plain(err.Error()), plain(ask.Card.Aud))
 		ask.Method, ask.Issuer = provenance.MethodSignIn, requester.Issuer{}
 		return q.Send(ctx, store, ask, how)
 	}
 	return r, err
+}
+
+// other reports whether method sign-in is left to try.
+func (f *friendRequestFlags) other(ask requester.Ask) bool {
+	return f.method == "" && ask.Method == provenance.MethodOIDCNonce && slices.Contains(ask.Card.Methods, provenance.MethodSignIn)
 }
 
 // renew fills in what the grant to renew says, or tells of a grant that could be.

@@ -142,7 +142,7 @@ func (q SignInQuery) check(hosts []string) error {
 	}
 	ip, err := netip.ParseAddr(u.Hostname())
 	switch {
-	case u.Scheme == "http" && err == nil && ip.IsLoopback():
+	case u.Scheme == "http" && (err == nil && ip.IsLoopback() || u.Hostname() == "localhost"): // browsers look that name up nowhere
 	case u.Scheme == "https" && slices.Contains(hosts, u.Host):
 	default:
 		return refusal.Invalid("redirect_uri", "redirect_uri must be a loopback URL such as http://127.0.0.1:7777/callback")

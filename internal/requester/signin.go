@@ -34,6 +34,10 @@ type SignIn struct {
 // client, or the human said no.
 var ErrSignIn = errors.New("sign-in failed")
 
+// ErrSaidNo is the ErrSignIn of a human who said no, or of a sign-in that was
+// refused as such: the same in another way would end the same.
+var ErrSaidNo = fmt.Errorf("%w: access_denied", ErrSignIn)
+
 // idToken gets an ID token that carries nonce from the issuer, by authorization
 // code with PKCE as a native client on loopback (RFC 8252).
 func (q *Requester) idToken(ctx context.Context, issuer Issuer, nonce string, how SignIn) (string, error) {
@@ -154,6 +158,8 @@ func readCallback(back url.Values, state, issuer string) (string, error) {
 		return "", fmt.Errorf("%w: the answer is not to our question (state differs)", ErrSignIn)
 	case issuer != "" && back.Get("iss") != "" && back.Get("iss") != issuer: // RFC 9207
 		return "", fmt.Errorf("%w: the answer is by another issuer", ErrSignIn)
+	case back.Get("error") == "access_denied":
+		return "", fmt.Errorf("%w: %s", ErrSaidNo, quote.Visible(back.Get("error_description"), 300))
 	case back.Get("error") != "":
 		return "", fmt.Errorf("%w: %s", ErrSignIn, quote.Visible(strings.TrimSpace(back.Get("error")+" "+back.Get("error_description")), 300))
 	case back.Get("code") == "":

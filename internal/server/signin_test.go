@@ -323,6 +323,8 @@ func TestSignIn_OnlyListedHostsBesidesLoopback(t *testing.T) {
 	}
 	require.Equal(t, http.StatusOK, get("https://agents.example/back?tenant=1"))
 	require.Equal(t, http.StatusOK, get("http://[::1]:9/back"))
+	require.Equal(t, http.StatusOK, get("http://localhost:9/back"))
+	require.Equal(t, http.StatusUnprocessableEntity, get("https://localhost:9/back"))
 	require.Equal(t, http.StatusUnprocessableEntity, get("http://agents.example/back"))
 	require.Equal(t, http.StatusUnprocessableEntity, get("https://agents.example.evil.example/back"))
 	require.Equal(t, http.StatusUnprocessableEntity, get("https://agents.example:444/back"))
