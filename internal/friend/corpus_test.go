@@ -54,11 +54,21 @@ func TestCorpus_ForgedRequestsAreRefusedAndStoreNothing(t *testing.T) {
 	t.Logf("%d kinds, 0 rows stored", len(cases))
 }
 
+// slow reports a refusal that a busy machine may have caused: between building a
+// request and judging it the second passed on which its boundary lies.
+func slow(err error) bool {
+	code := refusal.CodeOf(err)
+	return code == refusal.IDTokenExpired || code == refusal.StatementInvalid
+}
+
 func TestCorpus_UnusualRequestsThatAreGoodAreStored(t *testing.T) {
 	t.Parallel()
 	b := corpus(t)
 	for i, c := range provenancetest.Corpus(t, "../provenance/testdata/accepted.json") {
 		r, err := b.try(i, c)
+		for n := 0; n < 20 && slow(err); n++ {
+			r, err = b.try(i, c)
+		}
 		if c.Request["supersedes"] != nil {
 			refused(t, refusal.InvalidArgument, err) // good provenance, no such grant
 			continue
