@@ -98,5 +98,5 @@ func foreign(r *http.Request, own *url.URL) bool {
 		return false
 	}
 	safe := r.Method == http.MethodGet || r.Method == http.MethodHead
-	return !(safe && r.Header.Get("Sec-Fetch-Mode") == "navigate")
+	return !safe || r.Header.Get("Sec-Fetch-Mode") != "navigate"
 }

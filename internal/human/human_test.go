@@ -294,6 +294,50 @@ func TestSession_OfAnotherHumanIsNotFound(t *testing.T) {
 	require.Zero(t, texts, "bearers are stored as hashes only")
 }
 
+func TestOnce_FormSentTwice(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "*")
+	token, err := b.signIn(t, "alice")
+	require.NoError(t, err)
+	s, err := b.store.Authenticate(t.Context(), token)
+	require.NoError(t, err)
+	key := uuid.NewString()
+	for i, want := range []bool{true, false, false} {
+		first, err := b.store.Once(t.Context(), s.Human.ID, key)
+		require.NoError(t, err)
+		require.Equal(t, want, first, i)
+	}
+	first, err := b.store.Once(t.Context(), uuid.New(), key)
+	require.NoError(t, err)
+	require.True(t, first, "another human's key is another one")
+	require.NoError(t, b.store.Forget(t.Context(), s.Human.ID, key))
+	first, err = b.store.Once(t.Context(), s.Human.ID, key)
+	require.NoError(t, err)
+	require.True(t, first, "a refused form can be sent again")
+	_, err = b.store.Once(t.Context(), s.Human.ID, "x")
+	require.Equal(t, refusal.InvalidArgument, refusal.CodeOf(err))
+	b.exec(t, `UPDATE form_once SET at = clock_timestamp() - interval '25 hours'`)
+	require.NoError(t, b.store.Sweep(t.Context()))
+	var left int
+	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT count(*) FROM form_once`).Scan(&left))
+	require.Zero(t, left)
+}
+
+func TestAlive_KeepsNobodySignedIn(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "*")
+	token, err := b.signIn(t, "alice")
+	require.NoError(t, err)
+	b.exec(t, `UPDATE session SET last_seen = clock_timestamp() - interval '11 hours 59 minutes'`)
+	alive, err := b.store.Alive(t.Context(), token)
+	require.NoError(t, err)
+	require.True(t, alive)
+	b.exec(t, `UPDATE session SET last_seen = last_seen - interval '2 minutes'`)
+	alive, err = b.store.Alive(t.Context(), token)
+	require.NoError(t, err)
+	require.False(t, alive, "looking did not slide the limit")
+}
+
 func TestUpdate_ChecksAndCountsVersions(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "*")

@@ -1,7 +1,6 @@
 package human
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -41,6 +40,6 @@ func TestCheckClaims(t *testing.T) {
 		"text for a time": `{"iss":"issuer.example","sub":"1","aud":"login","nonce":"n","exp":"1900000300","iat":1900000000}`,
 	} {
 		_, err := checkClaims([]byte(claims), entry, "n", now)
-		require.Error(t, err, fmt.Sprintf("%s: %s", name, claims))
+		require.Error(t, err, "%s: %s", name, claims)
 	}
 }

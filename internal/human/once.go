@@ -26,11 +26,7 @@ func (s *Store) Once(ctx context.Context, human uuid.UUID, key string) (first bo
 
 // Forget takes a key back, for a form that was refused and will be sent again.
 func (s *Store) Forget(ctx context.Context, human uuid.UUID, key string) error {
-	id, err := uuid.Parse(key)
-	if err != nil {
-		return nil
-	}
-	if _, err := s.pool.Exec(ctx, `DELETE FROM form_once WHERE human = $1 AND key = $2`, human, id); err != nil {
+	if _, err := s.pool.Exec(ctx, `DELETE FROM form_once WHERE human = $1 AND key::text = lower($2)`, human, key); err != nil {
 		return fmt.Errorf("forget form: %w", err)
 	}
 	return nil

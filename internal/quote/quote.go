@@ -30,17 +30,17 @@ const maxMarks = 4
 // Ellipsis ends text that was longer than allowed.
 const Ellipsis = "…"
 
-// Visible returns s for a place in a line: at most max characters, line breaks
+// Visible returns s for a place in a line: at most the given number of characters, line breaks
 // as spaces, and every character that is not seen, or that changes how others
 // are seen, written out as ⟦U+202E⟧.
-func Visible(s string, max int) string { return VisibleLines(s, max, AsSpace) }
+func Visible(s string, most int) string { return VisibleLines(s, most, AsSpace) }
 
 // VisibleLines is Visible with a choice of what becomes of line breaks.
-func VisibleLines(s string, max int, lines Newlines) string {
-	if max <= 0 {
+func VisibleLines(s string, most int, lines Newlines) string {
+	if most <= 0 {
 		return ""
 	}
-	w := writer{max: max, lines: lines}
+	w := writer{most: most, lines: lines}
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		if r == '\r' && strings.HasPrefix(s[i:], "\r\n") {
@@ -59,7 +59,7 @@ func VisibleLines(s string, max int, lines Newlines) string {
 // writer holds what the next character depends on.
 type writer struct {
 	text   strings.Builder
-	max    int
+	most   int
 	lines  Newlines
 	count  int // characters of the source, or 1 for each that is written out
 	marks  int // combining marks on the current character
@@ -95,7 +95,7 @@ func (w *writer) character(r rune, bad bool, raw string) bool {
 }
 
 func (w *writer) plain(text string) bool {
-	if w.count >= w.max {
+	if w.count >= w.most {
 		w.text.WriteString(Ellipsis)
 		return false
 	}

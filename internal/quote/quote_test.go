@@ -14,8 +14,8 @@ import (
 func TestVisible(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"Hand you pull requests.": "Hand you pull requests.",
-		"Grüße, 世界, नमस्ते, שלום": "Grüße, 世界, नमस्ते, שלום",
+		"Hand you pull requests.":           "Hand you pull requests.",
+		"Grüße, \u4e16\u754c, नमस्ते, שלום": "Grüße, \u4e16\u754c, नमस्ते, שלום",
 		"😀 fine":                                 "😀 fine",
 		"a\u202Eevil":                            "a⟦U+202E⟧evil",
 		"pay\u200Bpal":                           "pay⟦U+200B⟧pal",
@@ -37,7 +37,7 @@ func TestVisible(t *testing.T) {
 	}
 	require.Equal(t, "abc…", quote.Visible("abcd", 3))
 	require.Equal(t, "abc", quote.Visible("abc", 3))
-	require.Equal(t, "", quote.Visible("abc", 0))
+	require.Empty(t, quote.Visible("abc", 0))
 }
 
 func TestVisibleLines_KeepsParagraphs(t *testing.T) {

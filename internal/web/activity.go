@@ -24,8 +24,14 @@ type activityPage struct {
 type eventRow struct {
 	activity.Event
 	Icon, Words, Who, Link string
-	Facts                  []field
+	Facts                  []fact
 	All                    map[string]any
+}
+
+// fact is one thing about an event; Said marks somebody else's words.
+type fact struct {
+	Name, Value string
+	Said        bool
 }
 
 // factNames stand before facts that do not speak for themselves.
@@ -134,10 +140,11 @@ func newEventRow(e activity.Event) eventRow {
 			continue
 		}
 		if words == "true" {
-			row.Facts = append(row.Facts, field{Name: strings.ReplaceAll(name, "_", " ")})
+			row.Facts = append(row.Facts, fact{Name: strings.ReplaceAll(name, "_", " ")})
 			continue
 		}
-		row.Facts = append(row.Facts, field{factNames[name], quote.Visible(words, 200)})
+		_, personal := e.Personal[name]
+		row.Facts = append(row.Facts, fact{factNames[name], quote.Visible(words, 200), personal && name != "email"})
 	}
 	all["actor"], all["kind"] = e.Actor, e.Kind
 	row.All = all

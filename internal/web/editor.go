@@ -67,7 +67,7 @@ func narrowEditor(now scope.Scope, approved time.Time) scopeEditor {
 }
 
 // values are the form's first values: everything that can be granted.
-func (e scopeEditor) values() url.Values {
+func (e *scopeEditor) values() url.Values {
 	v := url.Values{}
 	for _, q := range e.Queues {
 		if q.Offered {

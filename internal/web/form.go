@@ -11,8 +11,7 @@ import (
 // form is what somebody typed, and what is wrong with it, field by field.
 type form struct {
 	Values url.Values
-	Errors map[string]string
-	Notice string // what is wrong as a whole
+	Errors map[string]string // under "": what is wrong as a whole
 }
 
 func newForm(values url.Values) form { return form{Values: values, Errors: map[string]string{}} }
@@ -33,8 +32,11 @@ func (f form) Has(name, value string) bool {
 // Error returns what is wrong with a field.
 func (f form) Error(name string) string { return f.Errors[name] }
 
+// Notice returns what is wrong as a whole.
+func (f form) Notice() string { return f.Errors[""] }
+
 // Bad reports whether anything is wrong.
-func (f form) Bad() bool { return len(f.Errors) > 0 || f.Notice != "" }
+func (f form) Bad() bool { return len(f.Errors) > 0 }
 
 func (f form) wrong(name, text string) { f.Errors[name] = sentence(text) }
 
@@ -55,7 +57,7 @@ func (f form) integer(name string) *int64 {
 // refused puts a refusal beside the field that it is about, and returns nil; an
 // error that is no refusal of the input is returned. aliases lead from members
 // of the contract to fields of the form.
-func (f *form) refused(err error, aliases map[string]string) error {
+func (f form) refused(err error, aliases map[string]string) error {
 	e := refusal.From(err)
 	switch e.Code {
 	case refusal.InvalidArgument, refusal.Conflict, refusal.PayloadTooLarge, refusal.QuotaExceeded, refusal.RateLimited, refusal.PreconditionFailed:
@@ -69,7 +71,7 @@ func (f *form) refused(err error, aliases map[string]string) error {
 		name = name[strings.LastIndexByte(name, '.')+1:]
 	}
 	if name == "" || !f.known(name) {
-		f.Notice = sentence(e.Message)
+		f.wrong("", e.Message)
 	} else {
 		f.wrong(name, e.Message)
 	}

@@ -87,7 +87,7 @@ func (v *visit) agentChange() error {
 		case "", refusal.NotFound:
 			return v.redirect("/personas?done=deleted")
 		case refusal.Conflict:
-			f.Notice = "This agent cannot be deleted: " + refusal.From(err).Message + "."
+			f.Errors[""] = "This agent cannot be deleted: " + refusal.From(err).Message + "."
 			return v.showPersonas(http.StatusConflict, f)
 		}
 		return err
@@ -336,8 +336,8 @@ func (v *visit) personaCreate() error {
 			return err
 		}
 		if refusal.CodeOf(err) == refusal.Conflict { // it has no field, and only a slug can be taken
-			f.wrong("slug", f.Notice)
-			f.Notice = ""
+			f.wrong("slug", f.Notice())
+			delete(f.Errors, "")
 		}
 	}
 	return v.showPersona(http.StatusUnprocessableEntity, nil, f)
@@ -415,7 +415,7 @@ func (v *visit) personaChange() error {
 			return err
 		}
 		if refusal.CodeOf(err) == refusal.PreconditionFailed {
-			f.Notice = "This persona was changed elsewhere since you opened it. What you typed is kept; save again to put it in place of the other change."
+			f.Errors[""] = "This persona was changed elsewhere since you opened it. What you typed is kept; save again to put it in place of the other change."
 			f.Values.Set("version", strconv.FormatInt(p.Version, 10))
 		}
 	}
@@ -433,7 +433,7 @@ func (v *visit) personaDelete() error {
 	err = v.Personas.Delete(v.r.Context(), v.owner(), p.ID)
 	if refusal.CodeOf(err) == refusal.Conflict {
 		f := personaForm(p)
-		f.Notice = "This persona cannot be deleted: " + refusal.From(err).Message + ". Turn it off instead."
+		f.Errors[""] = "This persona cannot be deleted: " + refusal.From(err).Message + ". Turn it off instead."
 		return v.showPersona(http.StatusConflict, &p, f)
 	}
 	if err != nil {

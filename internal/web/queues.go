@@ -45,8 +45,8 @@ func (v *visit) queueCreate() error {
 		return err
 	}
 	if refusal.CodeOf(err) == refusal.Conflict {
-		f.wrong("name", f.Notice)
-		f.Notice = ""
+		f.wrong("name", f.Notice())
+		delete(f.Errors, "")
 	}
 	return v.showQueues(http.StatusUnprocessableEntity, f)
 }

@@ -474,10 +474,14 @@ func identityOf(t *testing.T, b *bundle, person string) []byte {
 // has is require.Contains without the whole page in the message.
 func has(t *testing.T, body, want string, why ...any) {
 	t.Helper()
-	require.True(t, strings.Contains(body, want), append([]any{"%q is missing %v"}, want, why)...)
+	if !strings.Contains(body, want) {
+		require.Fail(t, "missing on the page", "%q %v", want, why)
+	}
 }
 
 func hasNot(t *testing.T, body, unwanted string, why ...any) {
 	t.Helper()
-	require.False(t, strings.Contains(body, unwanted), append([]any{"%q is there %v"}, unwanted, why)...)
+	if strings.Contains(body, unwanted) {
+		require.Fail(t, "on the page", "%q %v", unwanted, why)
+	}
 }

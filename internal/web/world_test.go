@@ -238,7 +238,7 @@ func (t todos) CreateQueue(_ context.Context, _ uuid.UUID, name, description str
 		return todo.Queue{}, refusal.Invalid("name", "name must be of [a-z0-9-]{1,63}")
 	}
 	q := todo.Queue{Name: name, Description: description, MaxAttempts: 5, RetentionDays: 30}
-	t.world.queues = append(t.world.queues, q)
+	t.queues = append(t.queues, q)
 	return q, nil
 }
 func (t todos) UpdateQueue(context.Context, uuid.UUID, string, todo.QueuePatch) (todo.Queue, error) {
@@ -271,7 +271,7 @@ func (t todos) CreateOwn(_ context.Context, _ uuid.UUID, n todo.New) (todo.Creat
 			return todo.Created{TodoID: t.todos[0].TodoID, Deduplicated: true}, nil
 		}
 	}
-	t.world.created = append(t.world.created, n)
+	t.created = append(t.created, n)
 	return todo.Created{TodoID: t.todos[0].TodoID}, nil
 }
 func (t todos) AnswerOwn(context.Context, uuid.UUID, todo.Reply) (todo.Changed, error) {
@@ -304,7 +304,7 @@ func (e endpoints) CreateHome(_ context.Context, _ uuid.UUID, s endpoint.HomeSpe
 	if err := e.refused(); err != nil {
 		return endpoint.Endpoint{}, "", err
 	}
-	e.world.vended++
+	e.vended++
 	return endpoint.Endpoint{ID: newID(), Kind: endpoint.Home, Persona: "reviewer", Scope: scope.Scope{Queues: s.Queues}, ExpiresAt: time.Now().Add(90 * 24 * time.Hour)}, "sbe_7fJ2kQ9xW3mN8vB4tR6yL1pZ5cD0gHs2aE", nil
 }
 func (e endpoints) Holders(context.Context, uuid.UUID, uuid.UUID) ([]endpoint.Holder, error) {
@@ -321,7 +321,7 @@ func (p personas) Agents(context.Context, uuid.UUID, string, int) ([]persona.Age
 }
 func (p personas) CreateAgent(_ context.Context, owner uuid.UUID, name, description string) (persona.Agent, error) {
 	a := persona.Agent{ID: newID(), Owner: owner, Name: name, Description: description}
-	p.world.agents = append(p.world.agents, a)
+	p.agents = append(p.agents, a)
 	return a, nil
 }
 func (p personas) List(context.Context, uuid.UUID, string, int) ([]persona.Persona, string, error) {
@@ -340,7 +340,7 @@ func (p personas) Create(_ context.Context, owner uuid.UUID, s persona.Spec) (pe
 		return persona.Persona{}, err
 	}
 	x := persona.Persona{ID: newID(), Owner: owner, AgentID: s.AgentID, Slug: s.Slug, Name: s.Name, Queues: s.Queues, Offers: s.Offers, Visibility: s.Visibility, WhoMayAsk: s.WhoMayAsk}
-	p.world.personas = append(p.world.personas, x)
+	p.personas = append(p.personas, x)
 	return x, nil
 }
 func (p personas) Update(context.Context, uuid.UUID, uuid.UUID, persona.Patch) (persona.Persona, error) {

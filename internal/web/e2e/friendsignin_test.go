@@ -53,7 +53,7 @@ func TestPeople_SignInForAFriendRequest(t *testing.T) {
 	r, err := send("alice", func(b *browser, _ string) {
 		b.sees("release-bot asks in your name", "Hand you pull requests", "60 todos an hour", "Agent’s key")
 		b.shot("page")
-		b.button("Sign in with Example People and ask")
+		b.button("Sign in with Example People and continue")
 		b.do(chromedp.Click(chromedp.CSS(`button[value="alice"]`)), chromedp.WaitReady(chromedp.Search(`//*[contains(., "window can be closed")]`)))
 	})
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestPeople_SignInForAFriendRequest(t *testing.T) {
 
 	r, err = send("carol", func(b *browser, link string) {
 		b.do(chromedp.Navigate(link+"&prompt=none&login_hint=carol"), chromedp.WaitReady(chromedp.CSS("main")))
-		b.button("Sign in with Example People and ask")
+		b.button("Sign in with Example People and continue")
 		b.do(chromedp.WaitReady(chromedp.Search(`//*[contains(., "window can be closed")]`)))
 		require.True(t, strings.HasPrefix(b.where(), "http://127.0.0.1:"), b.where())
 	})
