@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os/exec"
@@ -19,14 +20,15 @@ func showInBrowser(stderr io.Writer) func(url string) error {
 
 // openBrowser opens url where there is a browser.
 func openBrowser(url string) error {
+	ctx := context.Background() // the browser lives on when we end
 	var open *exec.Cmd
 	switch runtime.GOOS {
 	case "windows":
-		open = exec.Command("rundll32", "url.dll,FileProtocolHandler", url)
+		open = exec.CommandContext(ctx, "rundll32", "url.dll,FileProtocolHandler", url)
 	case "darwin":
-		open = exec.Command("open", url)
+		open = exec.CommandContext(ctx, "open", url)
 	default:
-		open = exec.Command("xdg-open", url)
+		open = exec.CommandContext(ctx, "xdg-open", url)
 	}
 	if err := open.Start(); err != nil {
 		return err

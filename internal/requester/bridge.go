@@ -99,7 +99,7 @@ func (b *Bridge) Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) e
 	server.WithWorkerPoolSize(32)(stdio)
 	err := stdio.Listen(ctx, stdin, stdout)
 	if errors.Is(err, io.EOF) || ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // the client has gone, or we were told to: that is how it ends
 	}
 	return err
 }

@@ -36,7 +36,8 @@ type Ask struct {
 // and verbs may be left out where the card leaves no choice: the one queue
 // that is offered, and every verb that is offered on all queues asked for.
 func (a Ask) Prepare() (Ask, error) {
-	if err := a.prepareScope(); err != nil {
+	var err error
+	if a.Scope, err = a.scope(); err != nil {
 		return a, err
 	}
 	if strings.TrimSpace(a.Name) == "" || strings.TrimSpace(a.Reason) == "" {
@@ -66,37 +67,39 @@ func (a Ask) Prepare() (Ask, error) {
 	return a, fmt.Errorf("choose where to sign in; this persona trusts:\n  %s", strings.Join(known, "\n  "))
 }
 
-func (a *Ask) prepareScope() error {
+// scope is the scope with what the card leaves no choice about.
+func (a Ask) scope() (scope.Asked, error) {
+	s := a.Scope
 	offered := map[string][]scope.Verb{}
 	for _, o := range a.Card.Offers {
 		offered[o.Queue] = append(offered[o.Queue], o.Verbs...)
 	}
 	names := slices.Sorted(maps.Keys(offered))
 	if len(names) == 0 {
-		return errors.New("this persona offers nothing to ask for")
+		return s, errors.New("this persona offers nothing to ask for")
 	}
-	if len(a.Scope.Queues) == 0 {
+	if len(s.Queues) == 0 {
 		if len(names) > 1 {
-			return fmt.Errorf("choose among the queues that are offered: %s", strings.Join(names, ", "))
+			return s, fmt.Errorf("choose among the queues that are offered: %s", strings.Join(names, ", "))
 		}
-		a.Scope.Queues = names
+		s.Queues = names
 	}
-	for _, queue := range a.Scope.Queues {
+	for _, queue := range s.Queues {
 		if offered[queue] == nil {
-			return fmt.Errorf("queue %q is not offered; there are: %s", queue, strings.Join(names, ", "))
+			return s, fmt.Errorf("queue %q is not offered; there are: %s", queue, strings.Join(names, ", "))
 		}
 	}
-	if len(a.Scope.Verbs) == 0 {
+	if len(s.Verbs) == 0 {
 		for _, v := range scope.Verbs() {
-			if !slices.ContainsFunc(a.Scope.Queues, func(q string) bool { return !slices.Contains(offered[q], v) }) {
-				a.Scope.Verbs = append(a.Scope.Verbs, v)
+			if !slices.ContainsFunc(s.Queues, func(q string) bool { return !slices.Contains(offered[q], v) }) {
+				s.Verbs = append(s.Verbs, v)
 			}
 		}
 	}
-	if _, err := scope.Resolve(a.Scope, a.Card.Offers); err != nil {
-		return err
+	if _, err := scope.Resolve(s, a.Card.Offers); err != nil {
+		return s, err
 	}
-	return nil
+	return s, nil
 }
 
 // Send signs the prepared ask with a new key and sends it. The key is in store

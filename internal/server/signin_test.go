@@ -63,7 +63,7 @@ func (w *world) link(t *testing.T, h home) *linked {
 		}
 	}
 	r := w.stranger(t).do(http.MethodPost, "/a2a/"+h.slug, map[string]any{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": map[string]any{
-		"message": map[string]any{"messageId": uuid.NewString(), "role": "ROLE_USER", "parts": []any{map[string]any{"data": json.RawMessage(part), "mediaType": "application/json"}}},
+		"message": map[string]any{"messageId": uuid.NewString(), "role": "ROLE_USER", "parts": []any{map[string]any{"data": part, "mediaType": "application/json"}}},
 	}}, "A2A-Version", "1.0", "A2A-Extensions", "urn:switchboard:a2a:friend-request:v1")
 	var answer struct {
 		Result struct{ Task json.RawMessage }
@@ -411,7 +411,7 @@ func TestSignIn_TheTwinGivesTheLinkToo(t *testing.T) {
 			ExpiresAt time.Time `json:"expires_at"`
 		} `json:"sign_in"`
 	}
-	r := w.stranger(t).do(http.MethodPost, "/v1/a2a/"+h.slug+"/friend-requests", json.RawMessage(part), "Idempotency-Key", "one")
+	r := w.stranger(t).do(http.MethodPost, "/v1/a2a/"+h.slug+"/friend-requests", part, "Idempotency-Key", "one")
 	require.Equal(t, http.StatusCreated, r.status, r.body)
 	require.NoError(t, json.Unmarshal([]byte(r.body), &sent))
 	require.Equal(t, w.url+"/friend-sign-in/"+sent.ID, sent.SignIn.URL)
