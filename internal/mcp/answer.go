@@ -58,7 +58,7 @@ func (x *exchange) failure(err error) {
 func (x *exchange) tool(v any, isError bool) {
 	content, err := jsonv2.Marshal(v, marshaling)
 	if err != nil {
-		x.h.Log.ErrorContext(x.r.Context(), "mcp: encode a result", "error", err)
+		x.h.Log.ErrorContext(x.ctx, "mcp: encode a result", "error", err)
 		x.refuse(&rpcError{status: http.StatusOK, code: codeInternal, message: "something went wrong on our side"})
 		return
 	}
@@ -111,22 +111,27 @@ func (x *exchange) errorObject(err error) errorBody {
 		b.RetryAfterSeconds = int64((e.RetryAfter + time.Second - 1) / time.Second)
 	}
 	if e.Code == refusal.Internal {
-		x.h.Log.ErrorContext(x.r.Context(), "mcp: tools/call", "request_id", b.RequestID, "endpoint", x.caller.Endpoint.ID, "error", err)
+		x.h.Log.ErrorContext(x.ctx, "mcp: tools/call", "request_id", b.RequestID, "endpoint", x.caller.Endpoint.ID, "error", err)
 	}
 	return b
 }
 
+const requestIDHeader = "X-Request-Id"
+
 // requestID is the id that the server gave this request, or a new one.
 func (x *exchange) requestID() string {
-	if id := x.w.Header().Get("X-Request-Id"); id != "" {
-		return id
+	if x.rid == "" {
+		x.rid = x.w.Header().Get(requestIDHeader)
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		id = uuid.New()
+	if x.rid == "" {
+		id, err := uuid.NewV7()
+		if err != nil {
+			id = uuid.New()
+		}
+		x.rid = id.String()
 	}
-	x.w.Header().Set("X-Request-Id", id.String())
-	return id.String()
+	x.w.Header().Set(requestIDHeader, x.rid)
+	return x.rid
 }
 
 // noTool answers a tool that the caller does not have.

@@ -5,13 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
-	"strings"
 	"testing"
-	"time"
 
 	gomcp "github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -79,46 +75,4 @@ func BenchmarkToolsCall(b *testing.B) {
 			}
 		})
 	}
-}
-
-// TestAWaitingCallIsCheap: not a benchmark, because thousands of agents wait
-// at once and the server must not notice.
-func TestAWaitingCallIsCheap(t *testing.T) {
-	t.Skip("until waiting calls are parked")
-	b := setup(t)
-	b.todos.wake = make(chan struct{})
-	defer close(b.todos.wake)
-	params := map[string]any{"name": "todo_status", "arguments": map[string]any{"todo_id": aTodo, "wait_seconds": 50}}
-	body, err := json.Marshal(b.peer.message("tools/call", params))
-	require.NoError(t, err)
-	var req strings.Builder
-	hr, err := http.NewRequest(http.MethodPost, b.peer.url, bytes.NewReader(body))
-	require.NoError(t, err)
-	for k, v := range b.peer.headers("tools/call", params) {
-		hr.Header.Set(k, v)
-	}
-	require.NoError(t, hr.Write(&req))
-
-	const waiters = 500
-	before := inUse()
-	for range waiters {
-		c, err := net.Dial("tcp", hr.URL.Host)
-		require.NoError(t, err)
-		defer c.Close()
-		_, err = io.WriteString(c, req.String())
-		require.NoError(t, err)
-	}
-	require.Eventually(t, func() bool { return b.todos.waiting.Load() == waiters }, 20*time.Second, 10*time.Millisecond)
-	each := (inUse() - before) / waiters
-	t.Logf("%d bytes a waiting call", each)
-	require.Less(t, each, int64(20<<10))
-}
-
-// inUse is what heap and stacks hold after a collection.
-func inUse() int64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapInuse + m.StackInuse)
 }

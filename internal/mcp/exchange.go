@@ -18,10 +18,12 @@ type exchange struct {
 	h       *handler
 	w       http.ResponseWriter
 	r       *http.Request
-	segment string // of the URL, as it came
+	ctx     context.Context // of the request
+	segment string          // of the URL, as it came
 	caller  endpoint.Caller
 	modern  bool
 	id      jsontext.Value
+	rid     string // the request's id, once there is one
 }
 
 // Refreshed at most this often within one call: an endpoint that changes
@@ -84,7 +86,7 @@ type call struct {
 
 // prepare decodes the arguments. Its error belongs into the tool's result.
 func (x *exchange) prepare(e envelope, m requestMeta) (*call, error) {
-	c := &call{h: x.h, x: x, ctx: x.r.Context(), caller: x.caller, began: time.Now(), name: e.name}
+	c := &call{h: x.h, x: x, ctx: x.ctx, caller: x.caller, began: time.Now(), name: e.name}
 	c.tool = toolOf(x.caller, e.name)
 	if c.tool == nil {
 		return c, nil
@@ -106,28 +108,34 @@ func (x *exchange) prepare(e envelope, m requestMeta) (*call, error) {
 
 // call carries a prepared call out and writes its answer.
 func (x *exchange) call(c *call, err error) {
-	if c.tool == nil {
+	switch w, ok := c.args.(waiting); {
+	case c.tool == nil:
 		x.noTool()
-		return
+	case err != nil:
+		x.answer(outcome{err: err})
+	case ok && w.wait() > 0:
+		x.await(c, w.wait())
+	default:
+		result, err := c.carryOut()
+		x.answer(outcome{result, err})
 	}
-	var result any
-	if err == nil {
-		result, err = c.carryOut()
-	}
+}
+
+// answer writes what a call came to.
+func (x *exchange) answer(o outcome) {
 	var narrow errNarrowToken
-	switch {
+	switch err := o.err; {
 	case err == nil:
-		x.result(result)
+		x.result(o.result)
 	case errors.Is(err, errNoTool):
 		x.noTool()
 	case errors.As(err, &narrow):
 		x.h.refuseScope(x.w, x.segment, narrow.want)
 	case refusal.CodeOf(err) == refusal.Unauthenticated:
 		x.h.refuseToken(x.w, x.segment)
-	case errors.Is(err, context.Canceled) && x.r.Context().Err() != nil:
-		// Either nobody is there to read it, or the process ends and the client
-		// is to come again.
-		x.failure(refusal.New(refusal.Unavailable, "the server is restarting; try again").After(time.Second))
+	case errors.Is(err, context.Canceled):
+		// Nobody but us cuts a call short whose client is still there.
+		x.failure(errRestarting)
 	default:
 		x.failure(err)
 	}
@@ -138,23 +146,41 @@ func (x *exchange) call(c *call, err error) {
 // endpoint has changed since.
 func (c *call) carryOut() (any, error) {
 	for {
-		if err := c.narrowToken(); err != nil {
-			return nil, err
-		}
-		result, err := c.tool.run(c)
+		result, err := c.attempt()
 		if err == nil || !errors.Is(err, endpoint.ErrStale) {
 			return result, err
 		}
-		if c.refresh++; c.refresh > maxRefresh {
-			return nil, refusal.New(refusal.Unavailable, "the endpoint keeps changing; try again").After(time.Second)
-		}
-		if c.caller, err = c.h.Endpoints.Refresh(c.ctx, c.caller); err != nil {
+		if err := c.renew(); err != nil {
 			return nil, err
 		}
-		if toolOf(c.caller, c.name) != c.tool {
-			return nil, errNoTool
+	}
+}
+
+func (c *call) attempt() (any, error) {
+	if c.caller.TokenScope != nil {
+		if err := c.narrowToken(); err != nil {
+			return nil, err
 		}
 	}
+	return c.tool.run(c)
+}
+
+// renew resolves the caller anew. It is a function of its own because callers
+// are large, and what stands in carryOut's frame is held by every waiting call.
+//
+//go:noinline
+func (c *call) renew() error {
+	if c.refresh++; c.refresh > maxRefresh {
+		return refusal.New(refusal.Unavailable, "the endpoint keeps changing; try again").After(time.Second)
+	}
+	caller, err := c.h.Endpoints.Refresh(c.ctx, c.caller)
+	if err != nil {
+		return err
+	}
+	if c.caller = caller; toolOf(caller, c.name) != c.tool {
+		return errNoTool
+	}
+	return nil
 }
 
 // left is what remains of a wait that began with the call.
@@ -163,9 +189,9 @@ func (c *call) left(wait time.Duration) time.Duration {
 }
 
 // lengthen lets the connection live as long as the wait and its answer.
-func (c *call) lengthen(wait time.Duration) {
+func (x *exchange) lengthen(wait time.Duration) {
 	const grace = 30 * time.Second
-	rc := http.NewResponseController(c.x.w)
+	rc := http.NewResponseController(x.w)
 	until := time.Now().Add(wait + grace)
 	_ = rc.SetReadDeadline(until) // not supported by every writer, and then not needed
 	_ = rc.SetWriteDeadline(until)

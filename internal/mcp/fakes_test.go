@@ -297,6 +297,7 @@ type bundle struct {
 	peer      client
 	home      client
 	log       *bytes.Buffer
+	server    *http.Server
 }
 
 func setup(t testing.TB, change ...func(*mcp.Deps)) *bundle {
@@ -314,6 +315,7 @@ func setup(t testing.TB, change ...func(*mcp.Deps)) *bundle {
 	h, err := mcp.New(d)
 	require.NoError(t, err)
 	srv.Config.Handler = h
+	b.server = srv.Config
 	srv.Start()
 	t.Cleanup(srv.Close)
 

@@ -25,6 +25,7 @@ type handler struct {
 	modern  []byte // members that close every result of the modern era
 	streams streams
 	pace    pace
+	parking parking
 }
 
 // New returns the handler of POST /mcp/{endpoint}. It reads the endpoint from
@@ -93,7 +94,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	x := exchange{h: h, w: w, r: r, segment: segment, caller: caller}
+	x := &exchange{h: h, w: w, r: r, ctx: r.Context(), segment: segment, caller: caller}
 	x.serve(body)
 }
 

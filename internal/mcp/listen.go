@@ -75,7 +75,7 @@ func (x *exchange) listen(e envelope) {
 		x: x, rc: http.NewResponseController(x.w), tools: p.Notifications.ToolsListChanged, follow: map[uuid.UUID]int64{},
 		events: make(chan uuid.UUID), stale: make(chan struct{}, 1), caller: x.caller,
 	}
-	ctx, cancel := context.WithCancel(x.r.Context())
+	ctx, cancel := context.WithCancel(x.ctx)
 	defer cancel()
 	if err := s.choose(ctx, p.Notifications.ResourceSubscriptions); err != nil {
 		if refusal.CodeOf(err) == refusal.Unauthenticated {

@@ -123,6 +123,8 @@ type statusArgs struct {
 	id uuid.UUID
 }
 
+func (a *statusArgs) wait() time.Duration { return seconds(a.WaitSeconds) }
+
 func readStatus(v jsontext.Value, _ requestMeta) (*statusArgs, error) {
 	a, err := decode[statusArgs](v)
 	if err != nil {
@@ -135,11 +137,7 @@ func readStatus(v jsontext.Value, _ requestMeta) (*statusArgs, error) {
 }
 
 func runStatus(c *call, a *statusArgs) (any, error) {
-	wait := seconds(a.WaitSeconds)
-	if wait > 0 {
-		c.lengthen(wait)
-	}
-	s, err := c.h.Todos.Status(c.ctx, c.caller, a.id, c.left(wait), a.SinceVersion)
+	s, err := c.h.Todos.Status(c.ctx, c.caller, a.id, c.left(a.wait()), a.SinceVersion)
 	showStatus(&s)
 	return s, err
 }

@@ -79,7 +79,7 @@ func (l *relay) serve(x *exchange, e envelope, body []byte) {
 	caller := x.caller
 	if e.method == "tools/list" {
 		// What is listed is what the database knows now, not what a cache knew.
-		fresh, err := x.h.Endpoints.Refresh(x.r.Context(), caller)
+		fresh, err := x.h.Endpoints.Refresh(x.ctx, caller)
 		if err != nil {
 			x.h.refuse(x.w, x.r, x.segment, err)
 			return
@@ -96,7 +96,7 @@ func (l *relay) serve(x *exchange, e envelope, body []byte) {
 	}
 	to.Handle(plainWriter{x.w}, &server.HTTPRequest{
 		Method: http.MethodPost, URL: x.r.URL, Header: withoutSession(x.r.Header), Body: body,
-		Context: context.WithValue(x.r.Context(), callerKey{}, caller),
+		Context: context.WithValue(x.ctx, callerKey{}, caller),
 	})
 }
 

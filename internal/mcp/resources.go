@@ -61,7 +61,7 @@ func (x *exchange) readResource(e envelope) {
 	var v any
 	err := error(refusal.New(refusal.NotFound, "no such todo"))
 	if id, ok := resourceID(uriOf(e)); ok {
-		v, _, err = x.h.readTodo(x.r.Context(), &c, id)
+		v, _, err = x.h.readTodo(x.ctx, &c, id)
 	}
 	var text []byte
 	if err == nil {
@@ -79,7 +79,7 @@ func (x *exchange) readResource(e envelope) {
 	case refusal.Unauthenticated:
 		x.h.refuseToken(x.w, x.segment)
 	default:
-		x.h.Log.ErrorContext(x.r.Context(), "mcp: resources/read", "endpoint", c.Endpoint.ID, "error", err)
+		x.h.Log.ErrorContext(x.ctx, "mcp: resources/read", "endpoint", c.Endpoint.ID, "error", err)
 		x.refuse(&rpcError{status: http.StatusOK, code: codeInternal, message: "something went wrong on our side"})
 	}
 }

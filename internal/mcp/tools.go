@@ -95,6 +95,8 @@ func toolsOf(c endpoint.Caller) []*tool {
 }
 
 // narrowToken refuses a call that the endpoint allows and the token does not.
+//
+//go:noinline
 func (c *call) narrowToken() error {
 	if c.caller.TokenScope == nil || c.caller.Endpoint.Kind != endpoint.Peer || c.tool.verb == "" {
 		return nil

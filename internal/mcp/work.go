@@ -1,6 +1,8 @@
 package mcp
 
 import (
+	"time"
+
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
@@ -137,6 +139,8 @@ type claimNextArgs struct {
 	ClaimID      string   `json:"claim_id"`
 }
 
+func (a *claimNextArgs) wait() time.Duration { return seconds(a.WaitSeconds) }
+
 func readClaimNext(v jsontext.Value, _ requestMeta) (*claimNextArgs, error) {
 	a, err := decode[claimNextArgs](v)
 	if err != nil {
@@ -157,11 +161,7 @@ func runClaimNext(c *call, a *claimNextArgs) (any, error) {
 	if a.Max != nil {
 		n.Max = *a.Max
 	}
-	wait := seconds(a.WaitSeconds)
-	if wait > 0 {
-		c.lengthen(wait)
-	}
-	n.Wait = c.left(wait)
+	n.Wait = c.left(a.wait())
 	todos, err := c.h.Todos.ClaimNext(c.ctx, c.caller, n)
 	for i := range todos {
 		showClaimed(&todos[i])
