@@ -34,6 +34,7 @@ import (
 
 // Server is one process of an instance.
 type Server struct {
+	tools   http.Handler // of package mcp
 	config  Config
 	log     *slog.Logger
 	pool    *pgxpool.Pool
@@ -166,6 +167,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 			return err
 		},
 	}).Routes(mux)
+	s.tools = tools
 	mux.Handle("/mcp/", tools)
 	api := rest.New(rest.Deps{
 		PublicURL: c.PublicURL, Version: version, Pool: s.pool, Humans: humans, Personas: personas, Endpoints: endpoints, Friends: friends,
@@ -295,6 +297,9 @@ func (s *Server) Run(ctx context.Context) error {
 			time.AfterFunc(2*time.Second, ending)
 			if err := hs.Shutdown(end); err != nil {
 				return errors.Join(err, hs.Close())
+			}
+			if d, ok := s.tools.(interface{ Drain(context.Context) error }); ok {
+				return d.Drain(end) // waiting calls, of which net/http knows nothing
 			}
 			return nil
 		})
