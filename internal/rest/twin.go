@@ -9,6 +9,7 @@ import (
 
 	"switchboard/internal/friend"
 	"switchboard/internal/human"
+	"switchboard/internal/provenance"
 	"switchboard/internal/refusal"
 )
 
@@ -44,8 +45,8 @@ func (a *api) registerTwin() {
 		RawBody        []byte `contentType:"application/json"`
 	}
 	op := operation("send-friend-request", http.MethodPost, path, "Ask a persona for friendship", "requester", anyone, 201)
-	op.MaxBodyBytes = 256 << 10
-	op.SkipValidateBody = true // strictly, byte for byte, by package provenance
+	op.MaxBodyBytes = 2 * provenance.MaxBody // package provenance refuses from MaxBody on, in its own words
+	op.SkipValidateBody = true               // strictly, byte for byte, by package provenance
 	op.Description = "The body is the data part of specs/friend-request: its provenance is the only authorisation."
 	route(a, op, anyone, func(ctx context.Context, _ human.Human, in *send) (*body[twinView], error) {
 		if in.IdempotencyKey == "" {

@@ -43,7 +43,7 @@ func (i *Instance) SignIn(t testing.TB, name string) *Person {
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
 	p := &Person{t: t, base: i.URL, client: &http.Client{Jar: jar, Timeout: time.Minute}}
-	p.Must(http.MethodGet, "/login?prompt=none&login_hint="+url.QueryEscape(name), nil, nil)
+	p.Must(http.MethodGet, "/login?prompt=none&return_to=/v1/me&login_hint="+url.QueryEscape(name), nil, nil)
 	var me struct{ Name string }
 	p.Must(http.MethodGet, "/v1/me", nil, &me)
 	require.True(t, strings.EqualFold(name, me.Name), me.Name)
