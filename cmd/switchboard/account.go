@@ -57,7 +57,7 @@ func newLoginCommand() *cobra.Command {
 		Short: "Keep an API token for the commands that look after your own account",
 		Long: `Opens your instance's settings, where you make an API token, and keeps the token that you paste in a private file. It may read,
 narrow, pause, revoke and decline. Approving, vending and resuming always happen in the browser.`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArgument("the URL of your instance"),
 		RunE: func(c *cobra.Command, args []string) error {
 			u, err := url.Parse(strings.TrimSuffix(args[0], "/"))
 			if err != nil || u.Host == "" {

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -56,6 +58,9 @@ func runDev(c *cobra.Command, o devOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := o.checkListeners(); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("--dir: %w", err)
 	}
@@ -97,10 +102,33 @@ func runDev(c *cobra.Command, o devOptions) (err error) {
 		Issuers: issuers, SealKeys: [][]byte{key}, Residents: residents, Dev: true,
 	}
 	return serve(c, cfg, log, func() {
-		out := c.OutOrStdout()
-		fmt.Fprintln(out, "issuer", issuer)
-		fmt.Fprintf(out, "open   %s  (sign in as alice, bob or carol)\n", cfg.PublicURL)
+		t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
+		fmt.Fprintf(t, "open\t%s\tand sign in as alice, bob or carol; there is no password\n", cfg.PublicURL)
+		fmt.Fprintf(t, "issuer\t%s\twhere they sign in\n", issuer)
+		fmt.Fprintf(t, "data\t%s\tdelete it to begin anew\n", dir)
+		fmt.Fprintf(t, "next\tspecs/getting-started.md\tthe first todo from a friend; Ctrl-C ends this\n")
+		_ = t.Flush()
 	})
+}
+
+// checkListeners finds out in the first second, and not after a database was
+// made, that an address is taken.
+func (o devOptions) checkListeners() error {
+	wanted := []struct{ flag, address string }{{"--listen", o.listen}, {"--private-listen", o.private}}
+	if o.issuer == "" {
+		wanted = append(wanted, struct{ flag, address string }{"--issuer-listen", o.issuerListen})
+	}
+	var errs []error
+	for _, w := range wanted {
+		l, err := net.Listen("tcp", w.address)
+		if err == nil {
+			err = l.Close()
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%w; choose another address with %s", err, w.flag))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // devIssuers is the issuer entry of development, as an operator would write it.

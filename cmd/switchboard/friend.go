@@ -34,7 +34,7 @@ func newFriendCommand() *cobra.Command {
 	}
 	c.PersistentFlags().StringVar(&shared.state, "state", "", "folder for requests and keys (default $XDG_STATE_HOME/switchboard)")
 	c.PersistentFlags().BoolVar(&shared.asJSON, "json", false, "print JSON")
-	c.AddCommand(newFriendRequestCommand(shared), newFriendStatusCommand(shared), newFriendListCommand(shared), newFriendLeaveCommand(shared))
+	c.AddCommand(newFriendRequestCommand(shared), newFriendStatusCommand(shared), newFriendListCommand(shared), newFriendCallCommand(shared), newFriendLeaveCommand(shared))
 	return c
 }
 

@@ -201,12 +201,6 @@ type requestView struct {
 
 func viewOf(r *requester.Request) requestView { return requestView{Request: r, JKT: r.Thumbprint()} }
 
-func printJSON(w io.Writer, value any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(value)
-}
-
 // printRequest prints how the request stands and, once it is granted, how a client uses it.
 func (f *friendFlags) printRequest(w io.Writer, r *requester.Request, client string) error {
 	if f.asJSON {

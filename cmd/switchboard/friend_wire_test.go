@@ -168,6 +168,15 @@ func TestFriend_FromAskingToWorkAndRevocation(t *testing.T) {
 
 	b := c.connect(shown.Grant.Endpoint)
 	require.ElementsMatch(t, []string{"create_for", "todo_status", "whoami"}, b.tools())
+	_, _, err = c.friend("call", "complete", "{}")
+	require.ErrorContains(t, err, "create_for, todo_status, whoami", "a tool that is not granted, and those that are")
+	_, _, err = c.friend("call", "create_for", "x")
+	require.ErrorContains(t, err, "no JSON object")
+	_, _, err = c.friend("call", "create_for", `{"queue":"inbox","title":"x","idempotency_key":"x"}`)
+	require.ErrorContains(t, err, "not_found")
+	out, _, err = c.friend("call", "whoami")
+	require.NoError(t, err)
+	require.Contains(t, out, `"max_open": 5`)
 	var made struct {
 		TodoID string `json:"todo_id"`
 		State  string

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -42,17 +43,45 @@ func newRootCommand() *cobra.Command {
 		Short: "The door with a person at it: agents of different people hand each other work",
 		Long: `Switchboard lets agents of different people hand each other work, once a person said yes.
 
-Look around:        switchboard dev
-See the whole loop: switchboard demo
-Run an instance:    switchboard admin migrate && switchboard serve
-Ask for friendship: switchboard friend request <card URL>`,
+Look around:            switchboard dev
+See the whole loop:     switchboard demo
+Run an instance:        switchboard admin check && switchboard admin migrate && switchboard serve
+Ask for friendship:     switchboard friend request <URL of a card, persona or instance>
+Hand over work:         switchboard connect <endpoint> for an MCP client, switchboard friend call without one
+Look after your own:    switchboard login <instance>, then inbox, grants, todos, personas, endpoints`,
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.AddCommand(newServeCommand(), newDevCommand(), newDemoCommand(), newAdminCommand(), newFriendCommand(), newConnectCommand(), newDevPostgresCommand(), newManCommand())
 	root.AddCommand(newOwnCommands()...)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see: %s --help", err, c.CommandPath())
+	})
+	refuseUnknown(root)
 	return root
+}
+
+// refuseUnknown has a command that only holds others refuse a name that is none
+// of them; without it, a mistyped subcommand prints help and succeeds.
+func refuseUnknown(c *cobra.Command) {
+	if c.HasSubCommands() && !c.Runnable() {
+		c.DisableFlagsInUseLine, c.SuggestionsMinimumDistance = true, 2
+		c.Args = func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			meant := ""
+			if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+				meant = "; did you mean " + strings.Join(near, " or ") + "?"
+			}
+			return fmt.Errorf("there is no command %q%s; see: %s --help", c.CommandPath()+" "+args[0], meant, c.CommandPath())
+		}
+		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	}
+	for _, sub := range c.Commands() {
+		refuseUnknown(sub)
+	}
 }
 
 // version is the module's version, or the commit it was built from.

@@ -2,11 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -14,8 +16,23 @@ import (
 	"switchboard/internal/quote"
 )
 
-// column is one column of a list: its head, and where in the object it stands.
-type column struct{ head, path string }
+// column is one column of a list: its head, and where in the object it stands;
+// of several places the first that says something.
+type column struct {
+	head  string
+	paths []string
+}
+
+func col(head string, paths ...string) column { return column{head, paths} }
+
+func (c column) of(object map[string]any) string {
+	for _, path := range c.paths {
+		if text := at(object, path); text != "" {
+			return text
+		}
+	}
+	return ""
+}
 
 // at reads a member by its dotted path, as text made plain: it may be a
 // stranger's.
@@ -32,6 +49,9 @@ func at(object map[string]any, path string) string {
 	case nil:
 		return ""
 	case string:
+		if t, err := time.Parse(time.RFC3339, v); err == nil {
+			return t.Local().Format("2006-01-02 15:04")
+		}
 		return quote.Visible(v, 80)
 	case []any:
 		words := make([]string, 0, len(v))
@@ -62,15 +82,13 @@ func listCommand(use, short, path string, columns ...column) *cobra.Command {
 			}
 			out := c.OutOrStdout()
 			if asJSON {
-				enc := json.NewEncoder(out)
-				enc.SetIndent("", "  ")
 				if items == nil {
 					items = []json.RawMessage{}
 				}
-				return enc.Encode(items)
+				return printJSON(out, items)
 			}
 			if len(items) == 0 {
-				fmt.Fprintln(c.ErrOrStderr(), "nothing")
+				fmt.Fprintln(c.ErrOrStderr(), "Nothing.")
 				return nil
 			}
 			t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
@@ -86,7 +104,7 @@ func listCommand(use, short, path string, columns ...column) *cobra.Command {
 				}
 				cells := make([]string, 0, len(columns))
 				for _, col := range columns {
-					cells = append(cells, at(object, col.path))
+					cells = append(cells, col.of(object))
 				}
 				fmt.Fprintln(t, strings.Join(cells, "\t"))
 			}
@@ -101,7 +119,7 @@ func listCommand(use, short, path string, columns ...column) *cobra.Command {
 // it became.
 func actCommand(use, short, path string, body func() any) *cobra.Command {
 	return &cobra.Command{
-		Use: use + " <id>", Short: short, Args: cobra.ExactArgs(1),
+		Use: use + " <id>", Short: short, Args: oneArgument("its id"),
 		RunE: func(c *cobra.Command, args []string) error {
 			a, err := loadAccount()
 			if err != nil {
@@ -126,7 +144,7 @@ func nothing() any { return map[string]any{} }
 // showCommand makes a command that prints one object whole.
 func showCommand(use, short, path string) *cobra.Command {
 	return &cobra.Command{
-		Use: use + " <id>", Short: short, Args: cobra.ExactArgs(1),
+		Use: use + " <id>", Short: short, Args: oneArgument("its id"),
 		RunE: func(c *cobra.Command, args []string) error {
 			a, err := loadAccount()
 			if err != nil {
@@ -136,9 +154,7 @@ func showCommand(use, short, path string) *cobra.Command {
 			if err := a.get(c.Context(), path+url.PathEscape(args[0]), &object); err != nil {
 				return err
 			}
-			enc := json.NewEncoder(c.OutOrStdout())
-			enc.SetIndent("", "  ")
-			return enc.Encode(object)
+			return printJSON(c.OutOrStdout(), object)
 		},
 	}
 }
@@ -146,10 +162,10 @@ func showCommand(use, short, path string) *cobra.Command {
 // newOwnCommands are what a person scripts about their own account.
 func newOwnCommands() []*cobra.Command {
 	inbox := listCommand("inbox", "What waits for me, approvals first", "/v1/inbox",
-		column{"KIND", "kind"}, column{"TITLE", "title"}, column{"REQUEST", "friend_request_id"}, column{"ID", "id"})
+		col("KIND", "kind"), col("TITLE", "title"), col("REQUEST", "friend_request_id"), col("ID", "id"))
 
 	approve := &cobra.Command{
-		Use: "approve <friend request id>", Short: "Open a friend request in the browser, where it is approved", Args: cobra.ExactArgs(1),
+		Use: "approve <friend request id>", Short: "Open a friend request in the browser, where it is approved", Args: oneArgument("the id of a friend request (switchboard inbox)"),
 		Long: "Approving takes a person in a browser session; no token can do it. This opens the page.",
 		RunE: func(c *cobra.Command, args []string) error {
 			a, err := loadAccount()
@@ -171,8 +187,8 @@ func newOwnCommands() []*cobra.Command {
 	decline.Flags().BoolVar(&block, "block", false, "and block this person")
 
 	grants := listCommand("grants", "Grants that I made", "/v1/grants?direction=in",
-		column{"STATE", "state"}, column{"PERSONA", "persona"}, column{"WHO", "identity.subject"}, column{"CALLS ITSELF", "from.name"},
-		column{"VERBS", "scope.verbs"}, column{"EXPIRES", "expires_at"}, column{"ID", "id"})
+		col("STATE", "state"), col("PERSONA", "persona"), col("WHO", "identity.email", "identity.subject"), col("CALLS ITSELF", "from.name"),
+		col("VERBS", "scope.verbs"), col("EXPIRES", "expires_at"), col("ID", "id"))
 	var finish bool
 	revoke := actCommand("revoke", "Revoke a grant, for good", "/v1/grants/{id}/revoke", func() any {
 		if finish {
@@ -181,34 +197,74 @@ func newOwnCommands() []*cobra.Command {
 		return map[string]any{"open_todos": "cancel"}
 	})
 	revoke.Flags().BoolVar(&finish, "finish", false, "let open todos be finished instead of cancelling them")
-	var queues, verbs []string
-	narrow := actCommand("narrow", "Narrow a grant", "/v1/grants/{id}/narrow", func() any {
-		return map[string]any{"scope": map[string]any{"queues": queues, "verbs": verbs}}
-	})
-	narrow.Flags().StringSliceVar(&queues, "queue", nil, "queues that are left")
-	narrow.Flags().StringSliceVar(&verbs, "verb", nil, "verbs that are left")
-	_ = narrow.MarkFlagRequired("queue")
-	_ = narrow.MarkFlagRequired("verb")
+	narrow := newNarrowCommand()
 	grants.AddCommand(showCommand("show", "One grant", "/v1/grants/"), narrow, actCommand("pause", "Pause a grant", "/v1/grants/{id}/pause", nothing), revoke)
 
 	todos := listCommand("todos", "My todos", "/v1/todos",
-		column{"STATE", "state"}, column{"QUEUE", "queue"}, column{"TITLE", "title"}, column{"FROM", "from_friend.title"}, column{"ID", "id"})
+		col("STATE", "state"), col("QUEUE", "queue"), col("TITLE", "title", "from_friend.title"), col("FROM", "from_friend.identity"), col("ID", "id"))
 	todos.AddCommand(showCommand("show", "One todo's whole history", "/v1/todos/"))
 
 	personas := listCommand("personas", "My personas", "/v1/personas",
-		column{"SLUG", "slug"}, column{"NAME", "name"}, column{"VISIBILITY", "visibility"}, column{"QUEUES", "queues"}, column{"CARD", "card"})
+		col("SLUG", "slug"), col("NAME", "name"), col("VISIBILITY", "visibility"), col("QUEUES", "queues"), col("CARD", "card"))
 	endpoints := listCommand("endpoints", "My endpoints", "/v1/endpoints",
-		column{"KIND", "kind"}, column{"STATE", "state"}, column{"PERSONA", "persona"}, column{"QUEUES", "queues"}, column{"EXPIRES", "expires_at"}, column{"ID", "id"})
+		col("KIND", "kind"), col("STATE", "state"), col("PERSONA", "persona"), col("QUEUES", "queues"), col("EXPIRES", "expires_at"), col("ID", "id"))
 	endpoints.AddCommand(
 		actCommand("pause", "Pause a home endpoint", "/v1/endpoints/{id}/pause", nothing),
 		actCommand("revoke", "Revoke a home endpoint, for good", "/v1/endpoints/{id}/revoke", nothing))
 	return []*cobra.Command{newLoginCommand(), inbox, approve, decline, grants, todos, personas, endpoints}
 }
 
+// newNarrowCommand leaves what is not named as it is.
+func newNarrowCommand() *cobra.Command {
+	var queues, verbs []string
+	var limits map[string]int64
+	c := &cobra.Command{
+		Use: "narrow <id>", Short: "Narrow a grant", Args: oneArgument("the grant's id (switchboard grants)"),
+		Example: "  switchboard grants narrow 0198f2aa-0000-7000-8000-000000000001 --verb todo_status --limit max_open=5",
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(queues)+len(verbs)+len(limits) == 0 {
+				return errors.New("say what is left of the grant: --queue, --verb or --limit")
+			}
+			narrower, err := limitsOf(limits)
+			if err != nil {
+				return err
+			}
+			a, err := loadAccount()
+			if err != nil {
+				return err
+			}
+			path := "/v1/grants/" + url.PathEscape(args[0])
+			var now struct {
+				Scope struct{ Queues, Verbs []string }
+			}
+			if err := a.get(c.Context(), path, &now); err != nil {
+				return err
+			}
+			if len(queues) == 0 {
+				queues = now.Scope.Queues
+			}
+			if len(verbs) == 0 {
+				verbs = now.Scope.Verbs
+			}
+			_, err = a.do(c.Context(), http.MethodPost, path+"/narrow", map[string]any{"scope": map[string]any{"queues": queues, "verbs": verbs, "limits": narrower}})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(c.OutOrStdout(), "%s now holds %s on %s\n", plain(args[0]), plain(strings.Join(verbs, ", ")), plain(strings.Join(queues, ", ")))
+			return nil
+		},
+	}
+	c.Flags().StringSliceVar(&queues, "queue", nil, "queues that are left (default: those that it has)")
+	c.Flags().StringSliceVar(&verbs, "verb", nil, "verbs that are left (default: those that it has)")
+	c.Flags().StringToInt64Var(&limits, "limit", nil, "`limits` that are lower now, say max_open=5")
+	c.Flags().Lookup("limit").DefValue = ""
+	return c
+}
+
 // newManCommand writes the manual pages.
 func newManCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "man <folder>", Short: "Write the manual pages into a folder", Args: cobra.ExactArgs(1), Hidden: true,
+		Use: "man <folder>", Short: "Write the manual pages into a folder", Args: oneArgument("where to write them"), Hidden: true,
 		RunE: func(c *cobra.Command, args []string) error {
 			return doc.GenManTree(c.Root(), &doc.GenManHeader{Title: "SWITCHBOARD", Section: "1"}, args[0])
 		},

@@ -2,10 +2,13 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"unicode"
+	"unicode/utf16"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -41,6 +44,29 @@ func (t *terminal) confirm(question string) bool {
 	line, _ := t.in.ReadString('\n')
 	answer := strings.ToLower(strings.TrimSpace(line))
 	return answer == "y" || answer == "yes"
+}
+
+// printJSON prints a value with every character that a terminal would obey, or
+// not show, as an escape: it may hold strangers' words, and stays the same JSON.
+func printJSON(w io.Writer, value any) error {
+	b, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	for _, r := range string(b) {
+		switch {
+		case r == '\n' || unicode.IsPrint(r):
+			text.WriteRune(r)
+		case r <= 0xffff:
+			fmt.Fprintf(&text, `\u%04x`, r)
+		default:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&text, `\u%04x\u%04x`, high, low)
+		}
+	}
+	_, err = fmt.Fprintln(w, text.String())
+	return err
 }
 
 // plain makes strangers' text safe for a line on a terminal; a URL fits.
