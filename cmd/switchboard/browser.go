@@ -6,6 +6,7 @@ import (
 	"io"
 	"os/exec"
 	"runtime"
+	"strings"
 )
 
 // showInBrowser prints the URL and opens it where there is a browser. A machine
@@ -18,8 +19,12 @@ func showInBrowser(stderr io.Writer) func(url string) error {
 	}
 }
 
-// openBrowser opens url where there is a browser.
+// openBrowser opens url where there is a browser. What is no web page is not
+// opened: the system would run it.
 func openBrowser(url string) error {
+	if !strings.HasPrefix(url, "https://") && !strings.HasPrefix(url, "http://") {
+		return fmt.Errorf("%q is no web page", url)
+	}
 	ctx := context.Background() // the browser lives on when we end
 	var open *exec.Cmd
 	switch runtime.GOOS {

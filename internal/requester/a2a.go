@@ -3,13 +3,17 @@ package requester
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"switchboard/internal/quote"
 	"switchboard/internal/refusal"
+	"switchboard/internal/scope"
 )
 
 // task is what A2A 1.0 answers about a friend request.
@@ -98,7 +102,7 @@ func (q *Requester) call(ctx context.Context, target, bearer, method string, par
 func refusedWith(a answer, e *rpcError) error {
 	r := &refusal.Error{Code: codeOf(a.status, e), Message: fmt.Sprintf("HTTP %d", a.status)}
 	if e != nil {
-		r.Message = e.Message
+		r.Message = said(e.Message)
 	}
 	if seconds, err := strconv.Atoi(a.header.Get("Retry-After")); err == nil {
 		r.RetryAfter = time.Duration(seconds) * time.Second
@@ -109,8 +113,8 @@ func refusedWith(a answer, e *rpcError) error {
 func codeOf(status int, e *rpcError) refusal.Code {
 	if e != nil {
 		for _, info := range e.Data {
-			if info.Domain == "switchboard" && info.Reason != "" {
-				return refusal.Code(strings.ToLower(info.Reason))
+			if code, ok := coded(info.Reason); ok && info.Domain == "switchboard" {
+				return code
 			}
 		}
 		switch e.Code {
@@ -144,6 +148,9 @@ func (r *Request) read(t task) error {
 	if !ok {
 		return fmt.Errorf("the task is in a state that is unknown here: %.40q", t.Status.State)
 	}
+	if !identifier.MatchString(t.ID) {
+		return errors.New("the task's id is none that can be kept")
+	}
 	r.ID, r.State = t.ID, state
 	if state == Declined && t.Status.Message != nil {
 		r.Note = ""
@@ -165,8 +172,50 @@ func (r *Request) read(t task) error {
 		if g.AuthorizationServer != r.Aud || !strings.HasPrefix(g.Endpoint, r.Aud+"/mcp/") {
 			return fmt.Errorf("the grant leads away from %s, which was asked; it is not taken", r.Aud)
 		}
+		if err := g.check(); err != nil {
+			return fmt.Errorf("the grant cannot be read: %w", err)
+		}
 		r.Grant = g
 		return nil
 	}
 	return fmt.Errorf("the request is approved, but its task carries no grant")
 }
+
+// identifier is what the ids of tasks and grants may look like. They are kept,
+// printed, and put into the configuration of other programs.
+var identifier = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
+
+// word is what codes and verbs look like.
+var word = regexp.MustCompile(`^[a-z_]{1,40}$`)
+
+// coded is a code that the other side gave, where it is one.
+func coded(text string) (refusal.Code, bool) {
+	text = strings.ToLower(text)
+	return refusal.Code(text), word.MatchString(text)
+}
+
+// check refuses a grant whose words could be taken for something else where
+// they are printed.
+func (g *Grant) check() error {
+	if !identifier.MatchString(g.ID) {
+		return errors.New("its id is none that can be kept")
+	}
+	if u, err := checkURL(g.Endpoint); err != nil || u.String() != g.Endpoint {
+		return errors.New("its endpoint is no plain URL")
+	}
+	for _, q := range g.Scope.Queues {
+		if !scope.QueueName(q) {
+			return errors.New("it names a queue that cannot be one")
+		}
+	}
+	for _, v := range g.Scope.Verbs {
+		if !word.MatchString(string(v)) {
+			return errors.New("it names a verb that cannot be one")
+		}
+	}
+	return nil
+}
+
+// said makes what the other side says fit for a message of ours, which may end
+// in a terminal or before a model.
+func said(text string) string { return quote.Visible(text, 500) }

@@ -82,15 +82,19 @@ func (r *Result) Refusal() *refusal.Error {
 	}
 	var s struct {
 		Error struct {
-			Code    refusal.Code `json:"code"`
-			Message string       `json:"message"`
-			Retry   int64        `json:"retry_after_seconds"`
+			Code    string `json:"code"`
+			Message string `json:"message"`
+			Retry   int64  `json:"retry_after_seconds"`
 		} `json:"error"`
 	}
-	if json.Unmarshal(r.Structured, &s) != nil || s.Error.Code == "" {
-		return refusal.New(refusal.Internal, "%s", r.Text)
+	if json.Unmarshal(r.Structured, &s) != nil {
+		return refusal.New(refusal.Internal, "%s", said(r.Text))
 	}
-	return refusal.New(s.Error.Code, "%s", s.Error.Message).After(time.Duration(s.Error.Retry) * time.Second)
+	code, ok := coded(s.Error.Code)
+	if !ok {
+		return refusal.New(refusal.Internal, "%s", said(r.Text))
+	}
+	return refusal.New(code, "%s", said(s.Error.Message)).After(time.Duration(s.Error.Retry) * time.Second)
 }
 
 // Call calls a tool. A refusal by the domain is a Result with IsError; one of
@@ -163,7 +167,7 @@ func (e *Endpoint) rpc(ctx context.Context, method, name string, params map[stri
 		if reply.Error.Code == -32602 && method == "tools/call" {
 			return ErrToolNotGranted
 		}
-		return refusal.New(refusal.InvalidArgument, "%s: %s (%d)", method, reply.Error.Message, reply.Error.Code)
+		return refusal.New(refusal.InvalidArgument, "%s: %s (%d)", method, said(reply.Error.Message), reply.Error.Code)
 	}
 	if err := json.Unmarshal(reply.Result, out); err != nil {
 		return fmt.Errorf("%s: answer of an unknown form: %w", method, err)

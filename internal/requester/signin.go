@@ -107,7 +107,13 @@ func (q *Requester) authorizationCode(ctx context.Context, issuer Issuer, how Si
 		return "", "", err
 	}
 	defer l.close()
-	if err := how.Show(authorize(l.redirect, state)); err != nil {
+	page := authorize(l.redirect, state)
+	if _, err := checkURL(page); err != nil {
+		// An issuer that a stranger's card names says where its page is, and the
+		// system opens whatever it is given: files, shares, other programs.
+		return "", "", fmt.Errorf("%w: the sign-in page is not one for a browser: %w", ErrSignIn, err)
+	}
+	if err := how.Show(page); err != nil {
 		return "", "", fmt.Errorf("show the sign-in page: %w", err)
 	}
 	code, err = l.wait(ctx, state, issuer.Issuer)

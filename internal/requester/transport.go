@@ -72,10 +72,15 @@ func away(ctx context.Context, err error) error {
 	return refusal.New(refusal.Unavailable, "the instance cannot be reached: %v", err)
 }
 
-// bounded ends every answer at maxAnswer, for the libraries that read whole bodies.
+// bounded is beneath the libraries too: it ends every answer at maxAnswer, for
+// those that read whole bodies, and goes only where checkURL lets it, wherever
+// an issuer's configuration points.
 type bounded struct{ next http.RoundTripper }
 
 func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	if _, err := checkURL(req.URL.String()); err != nil {
+		return nil, err
+	}
 	resp, err := b.next.RoundTrip(req)
 	if err == nil {
 		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
