@@ -7,6 +7,7 @@ BIN := .bin
 PROGRAM := $(BIN)/switchboard
 LINT_VERSION := v2.5.0
 TEST_FLAGS ?=
+RUN_FLAGS ?=
 SOAK ?= 15m
 BENCH_JSON ?= bench.json
 BENCH_FLAGS ?=
@@ -18,15 +19,16 @@ help: ## this list
 
 build: ## the program, in .bin/
 	@mkdir -p $(BIN)
+	@test -x $(PROGRAM) || echo "building; the first time takes a minute or two"
 	@go build -o $(PROGRAM) ./cmd/switchboard
 
-run: build ## one instance on http://127.0.0.1:8080 to look around in
-	@$(PROGRAM) dev --dir .data
+run: build ## one instance on http://127.0.0.1:8080 to look around in (RUN_FLAGS='--listen 127.0.0.1:9080')
+	@$(PROGRAM) dev --dir .data $(RUN_FLAGS)
 
 demo: build ## the whole loop between two fresh instances, over the wire
 	@$(PROGRAM) demo
 
-test: build ## every test, with the race detector, on a real PostgreSQL
+test: build ## every test, with the race detector, on a real PostgreSQL: minutes (TEST_FLAGS='-run Name')
 	@$(PROGRAM) dev-postgres -- go test -race -timeout 9m $(TEST_FLAGS) ./...
 
 lint: ## formatting, vet, and every linter of .golangci.yml

@@ -39,6 +39,7 @@ func runDemo(ctx context.Context, dir string, out io.Writer) (err error) {
 	if d.store, err = requester.Open(filepath.Join(dir, "alice-keys")); err != nil {
 		return err
 	}
+	d.say("starting two instances, each with its own PostgreSQL")
 	if d.bobs, err = startInstance(ctx, dir, "bob", ""); err != nil {
 		return err
 	}
