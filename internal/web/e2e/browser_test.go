@@ -216,11 +216,12 @@ func (b *browser) strangers(issuer string) []string {
 	return out
 }
 
-// signIn goes through the issuer's own page.
+// signIn goes through the issuer's own page. More parameters may follow the person's name.
 func (b *browser) signIn(person, returnTo string) {
 	b.t.Helper()
+	name, _, _ := strings.Cut(person, "&")
 	b.do(chromedp.Navigate(b.base+"/login?login_hint="+person+"&return_to="+url.QueryEscape(returnTo)),
-		chromedp.Click(chromedp.CSS(`button[value="`+person+`"]`)), chromedp.WaitReady(chromedp.CSS("main")))
+		chromedp.Click(chromedp.CSS(`button[value="`+name+`"]`)), chromedp.WaitReady(chromedp.CSS("main")))
 }
 
 // inView reports whether the whole element can be seen without scrolling, and is what a click there would hit.

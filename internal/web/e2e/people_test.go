@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
 	"switchboard/internal/scope"
@@ -225,4 +226,45 @@ func TestPeople_DecideOnAPhone(t *testing.T) {
 			_ = r
 		})
 	}
+}
+
+// TestPeople_ConfirmAndLookAgain: an old sign-in is confirmed on the way and nothing typed is lost; an offer that
+// changed meanwhile is shown again; a click twice does nothing twice.
+func TestPeople_ConfirmAndLookAgain(t *testing.T) {
+	w := newWorld(t)
+	bob := w.browser(t, "confirm", deskW, deskH, true)
+	bob.signIn("bob", "/")
+	publish(t, bob, w)
+	bob.signIn("bob&dev_auth_time_offset=-50000", "/inbox")
+	w.agent(t, "alice").ask(w, "reviewer", "release-bot", "Hand you pull requests.", scope.Asked{Queues: []string{"reviews"}})
+	bob.sees("1 approval waiting")
+	bob.click(".card.ask .cover")
+	bob.sees("Approving asks your provider once more")
+	bob.fill("#l-max_open", "4")
+	bob.fill("#note", "Welcome & enjoy.")
+	bob.click(".decide-bar .primary")
+	bob.do(chromedp.Click(chromedp.CSS(`button[value="bob"]`)), chromedp.WaitReady(chromedp.CSS("main"))) // at the issuer, by itself
+	bob.sees("Welcome back. Look once more, then approve.", "with at most 4 open at once")
+	require.Equal(t, "Welcome & enjoy.", value[string](bob, `document.querySelector('#note').value`))
+	bob.shot("request")
+
+	// The same persona, in another tab: its offer becomes narrower.
+	other := w.browser(t, "confirm-other", deskW, deskH, true)
+	other.signIn("bob", "/personas")
+	other.click(".line .cover")
+	other.sees("As others see it")
+	other.click(".offer details summary")
+	other.fill(`[id="offer.0.max_open"]`, "2")
+	other.click(".form-end .primary")
+	other.sees("Saved.")
+	bob.sees("This request changed since you opened it.")
+	bob.click(".decide-bar .primary")
+	bob.sees("The offer changed since you saw this page.")
+	bob.shot("request-changed")
+	bob.fill("#l-max_open", "2")
+	bob.sees("with at most 2 open at once")
+	value[bool](bob, `(() => { const b = document.querySelector('.decide-bar .primary'); b.click(); b.click(); return true; })()`)
+	bob.sees("Approved.", "with at most 2 open at once")
+	bob.open("/friends")
+	require.EqualValues(t, 1, value[int64](bob, `document.querySelectorAll('.list .line').length`))
 }
