@@ -26,12 +26,12 @@ CREATE TABLE todo_key (
     key        text COLLATE "C" NOT NULL,
     id         uuid             NOT NULL,
     digest     bytea            NOT NULL,
-    ordinal    bigint           NOT NULL DEFAULT 0,
+    ordinal    bigint,          -- null in a line that is not limited
     created_at timestamptz      NOT NULL,
     CONSTRAINT todo_key_once PRIMARY KEY (owner, line, key)
 );
--- The predicate is always true. It keeps the planner from looking a key up through
--- this index when statistics are stale: such a look-up does not name ordinal.
+-- The predicate leaves unlimited lines out. It also keeps the planner from looking a
+-- key up through this index when statistics are stale: that does not name ordinal.
 CREATE INDEX todo_key_by_time ON todo_key (line, created_at, id) WHERE ordinal >= 0;
 
 CREATE TABLE todo (
@@ -65,7 +65,7 @@ CREATE TABLE todo_live (
     line             uuid             NOT NULL,
     endpoint         uuid,
     subject          uuid,
-    priority         smallint         NOT NULL,
+    rank             smallint         NOT NULL, -- 10 - priority: what is claimed first is least
     vstart           bigint           NOT NULL, -- virtual start: shares a queue between lines
     claimable        boolean          NOT NULL, -- false: due later, waiting for an answer, or for the human alone
     state            text COLLATE "C" NOT NULL CHECK (state IN ('ready', 'leased', 'input_required')),
@@ -94,10 +94,10 @@ CREATE TABLE todo_live (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 5000);
 -- The order in which todos are claimed.
-CREATE INDEX todo_live_order ON todo_live (owner, queue, priority DESC, vstart, id) WHERE claimable;
+CREATE INDEX todo_live_order ON todo_live (owner, queue, rank, vstart, id) WHERE claimable;
 -- The open todos of a line, counted against max_open, and its newest virtual start in a queue.
--- As above, the predicate only hides the index from look-ups by id.
-CREATE INDEX todo_live_line ON todo_live (line, queue, priority, vstart) WHERE vstart >= 0;
+-- The predicate is always true; it only hides the index from look-ups by id.
+CREATE INDEX todo_live_line ON todo_live (line, queue, rank, vstart) WHERE vstart >= 0;
 -- Due later.
 CREATE INDEX todo_live_due ON todo_live (owner, queue, not_before) WHERE NOT claimable AND not_before IS NOT NULL;
 CREATE INDEX todo_live_deadline ON todo_live (deadline) WHERE deadline IS NOT NULL;
@@ -188,6 +188,15 @@ CREATE TABLE todo_exchange_default PARTITION OF todo_exchange DEFAULT;
 CREATE TABLE todo_artifact_default PARTITION OF todo_artifact DEFAULT;
 
 -- +goose StatementBegin
+-- Ends a transaction whose caller is no longer whom it was resolved as.
+CREATE FUNCTION todo_stale() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the endpoint has changed since its caller was resolved' USING ERRCODE = 'SB001';
+END
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
 -- The smallest UUIDv7 of a moment.
 CREATE FUNCTION todo_first_id(moment timestamptz) RETURNS uuid LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT (lpad(to_hex((extract(epoch FROM moment) * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid
@@ -261,4 +270,4 @@ SELECT todo_make_partitions(clock_timestamp());
 -- +goose Down
 DROP FUNCTION todo_drop_partitions, todo_make_partitions;
 DROP TABLE todo_claim, todo_artifact, todo_exchange, todo_attempt, todo_outcome, todo_live, todo, todo_key, queue;
-DROP FUNCTION todo_first_id;
+DROP FUNCTION todo_first_id, todo_stale;

@@ -1,6 +1,10 @@
 package todo
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -8,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"switchboard/internal/endpoint"
+	"switchboard/internal/postgres"
 )
 
 // authority is the part of a caller that is compared in the database, where the
@@ -19,7 +24,6 @@ type authority struct {
 	until    time.Time
 	home     bool
 	queues   string // of a home endpoint, joined by commas
-	stale    bool   // found not to hold
 }
 
 func authorityOf(c endpoint.Caller) authority {
@@ -36,9 +40,120 @@ func authorityOf(c endpoint.Caller) authority {
 	return a
 }
 
+func (a authority) has(queue string) bool {
+	for q := range strings.SplitSeq(a.queues, ",") {
+		if q == queue {
+			return true
+		}
+	}
+	return false
+}
+
+// errStale is the SQLSTATE of todo_stale().
+const errStale = "SB001"
+
+// Locking statements. Whoever changes an endpoint waits for us, and then our
+// transaction has committed; or we wait for it, and then see its new version. When
+// a caller turns out stale the whole transaction ends there, before anything is
+// done: in a batch the calls are then carried out one by one, and only the stale
+// one is told.
+//
+// The comparison is made with what the locking sub-select returns, which after a
+// wait is the row as it is then.
+const (
+	lockOne = `
+		SELECT CASE WHEN $4 > clock_timestamp() AND $3 = (
+			SELECT a.version FROM endpoint_authority a WHERE a.owner = $1 AND a.id = $2 LIMIT 1 FOR SHARE
+		) THEN true ELSE todo_stale() END`
+	lockOneCounted = `
+		SELECT CASE WHEN $4 > clock_timestamp() AND $3 = (
+			SELECT a.version FROM endpoint_authority a WHERE a.owner = $1 AND a.id = $2 LIMIT 1 FOR NO KEY UPDATE
+		) THEN true ELSE todo_stale() END`
+	lockMany        = lockManyHead + `FOR SHARE` + lockManyTail
+	lockManyCounted = lockManyHead + `FOR NO KEY UPDATE` + lockManyTail
+	lockManyHead    = `
+		SELECT CASE WHEN count(*) = cardinality($1::uuid[]) THEN true ELSE todo_stale() END
+		FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::timestamptz[]) AS i(owner, id, version, until), LATERAL (
+			SELECT a.version FROM endpoint_authority a WHERE a.owner = i.owner AND a.id = i.id LIMIT 1 `
+	lockManyTail = `
+		) x WHERE x.version = i.version AND i.until > clock_timestamp()`
+)
+
+// lock queues the locks of all callers' rows: peers before homes, each in the
+// order of their keys.
+func (r *round) lock(b *pgx.Batch) {
+	var peers, homes []authority
+	counted := false
+	for _, w := range r.works {
+		switch {
+		case w.auth.endpoint == uuid.Nil:
+		case w.auth.home:
+			homes = append(homes, w.auth)
+		default:
+			peers = append(peers, w.auth)
+			counted = counted || len(w.creates) > 0
+		}
+	}
+	if counted {
+		queueLocks(b, peers, lockOneCounted, lockManyCounted)
+	} else {
+		queueLocks(b, peers, lockOne, lockMany)
+	}
+	queueLocks(b, homes, lockOne, lockMany)
+}
+
+func queueLocks(b *pgx.Batch, auths []authority, one, many string) {
+	if len(auths) > 1 {
+		slices.SortFunc(auths, func(a, b authority) int {
+			if c := byRow(a.owner, a.endpoint, b.owner, b.endpoint); c != 0 {
+				return c
+			}
+			return a.until.Compare(b.until)
+		})
+		// The earliest end of those of a row; whoever is later is no worse off.
+		auths = slices.CompactFunc(auths, func(a, b authority) bool { return a.endpoint == b.endpoint && a.version == b.version })
+	}
+	switch len(auths) {
+	case 0:
+	case 1:
+		b.Queue(one, auths[0].owner, auths[0].endpoint, auths[0].version, auths[0].until)
+	default:
+		owners, ids := make([][16]byte, len(auths)), make([][16]byte, len(auths))
+		versions, untils := make([]int64, len(auths)), make([]time.Time, len(auths))
+		for i, a := range auths {
+			owners[i], ids[i], versions[i], untils[i] = a.owner, a.endpoint, a.version, a.until
+		}
+		b.Queue(many, owners, ids, versions, untils)
+	}
+}
+
+// uphold locks the caller's row and compares it; endpoint.ErrStale. The transaction
+// is of no further use after an error.
+func (a authority) uphold(ctx context.Context, tx pgx.Tx) error {
+	if a.endpoint == uuid.Nil {
+		return nil
+	}
+	_, err := tx.Exec(ctx, lockOne, a.owner, a.endpoint, a.version, a.until)
+	return a.told(err)
+}
+
+// told turns the server's word for a stale caller into ours.
+func (a authority) told(err error) error {
+	if postgres.SQLState(err) == errStale {
+		return endpoint.ErrStale
+	}
+	if err != nil {
+		return fmt.Errorf("lock endpoint %s: %w", a.endpoint, err)
+	}
+	return nil
+}
+
+func isStale(err error) bool {
+	return postgres.SQLState(err) == errStale || errors.Is(err, endpoint.ErrStale)
+}
+
 // upheld is the condition, in SQL, that the authority in columns owner, endpoint,
-// version and until of row i still holds. The row was locked by an earlier
-// statement of the transaction.
+// version and until of row i holds. It locks nothing and is for reading.
 const upheld = `i.until > clock_timestamp() AND i.version =
 	(SELECT a.version FROM endpoint_authority a WHERE a.owner = i.owner AND a.id = i.endpoint LIMIT 1)`
 
@@ -54,21 +169,4 @@ func (as *authorities) add(a *authority) {
 	as.endpoint = append(as.endpoint, a.endpoint)
 	as.version = append(as.version, a.version)
 	as.until = append(as.until, a.until)
-}
-
-// Locking statements; the rows come in the order of their keys. Whoever changes an
-// endpoint waits for us, and then our transaction has committed; or we wait for
-// it, and then see the new version.
-const (
-	lockShared = `
-		SELECT FROM unnest($1::uuid[], $2::uuid[]) AS i(owner, id),
-			LATERAL (SELECT FROM endpoint_authority a WHERE a.owner = i.owner AND a.id = i.id LIMIT 1 FOR SHARE) x`
-	lockCounted = `
-		SELECT FROM unnest($1::uuid[], $2::uuid[]) AS i(owner, id),
-			LATERAL (SELECT FROM endpoint_authority a WHERE a.owner = i.owner AND a.id = i.id LIMIT 1 FOR NO KEY UPDATE) x`
-)
-
-// lockFor queues the lock of one caller's row.
-func (a authority) lockFor(b *pgx.Batch) {
-	b.Queue(lockShared, [][16]byte{a.owner}, [][16]byte{a.endpoint})
 }

@@ -99,22 +99,30 @@ func newBeat(item Beat) (m *beat, size int, err error) {
 	return m, size + textSize(m.progress), nil
 }
 
-const prolongLeases = `
-WITH item AS MATERIALIZED (
-	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::timestamptz[], $5::uuid[], $6::uuid[], $7::text[], $8::int[], $9::text[], $10::int[])
-		WITH ORDINALITY AS i(owner, endpoint, version, until, id, token, queues, lease, progress, artifacts, ord)
-), locked AS MATERIALIZED (
-	SELECT i.ord, i.lease, i.progress, i.artifacts, x.at FROM item i, ` + holds + `
-	WHERE ` + upheld + `
-)
-UPDATE todo_live l
+// prolonged is what a heartbeat k changes in row l.
+const prolonged = `
 SET lease_expires_at = clock_timestamp() + make_interval(secs => coalesce(k.lease, l.lease_seconds)),
 	beaten = true,
 	progress = coalesce(k.progress, l.progress),
 	artifacts = l.artifacts + k.artifacts,
-	version = l.version + (k.progress IS NOT NULL OR k.artifacts > 0)::int
+	version = l.version + (k.progress IS NOT NULL OR k.artifacts > 0)::int`
+
+const prolongOne = `
+UPDATE todo_live l` + prolonged + `
+FROM (SELECT $3::uuid AS token, $4::text AS queues) i, (SELECT $5::int AS lease, $6::text AS progress, $7::int AS artifacts) k
+WHERE l.owner = $1 AND l.id = $2 AND ` + current + `
+RETURNING l.line, l.version, l.lease_expires_at, l.cancel_requested`
+
+const prolongMany = `
+WITH item AS MATERIALIZED (
+	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::int[], $6::text[], $7::int[])
+		WITH ORDINALITY AS i(owner, id, token, queues, lease, progress, artifacts, ord)
+), locked AS MATERIALIZED (
+	SELECT i.ord, i.lease, i.progress, i.artifacts, x.at FROM item i, ` + holds + `
+)
+UPDATE todo_live l` + prolonged + `
 FROM locked k WHERE l.ctid = k.at
-RETURNING k.ord, l.line, l.version, l.lease_expires_at, l.cancel_requested`
+RETURNING l.line, l.version, l.lease_expires_at, l.cancel_requested, k.ord`
 
 func (r *round) queueBeats(b *pgx.Batch) {
 	if len(r.beats) == 0 {
@@ -122,28 +130,39 @@ func (r *round) queueBeats(b *pgx.Batch) {
 	}
 	items := inOrder(r.beats)
 	queueArtifacts(b, items, func(x *beat) added { return x.artifacts })
+	var line uuid.UUID
+	after := Beaten{State: Leased}
+	targets := []any{&line, &after.Version, &after.LeaseExpiresAt, &after.CancelRequested}
+	prolonged := func(x *beat) {
+		x.acted, x.line, x.after = true, line, after
+		x.after.TodoID = x.id
+	}
+	if len(items) <= r.few {
+		for _, x := range items {
+			b.Queue(prolongOne, x.auth.owner, x.id, x.token, x.auth.queues, x.lease, x.progress, len(x.artifacts.names)).Query(func(rows pgx.Rows) error {
+				_, err := pgx.ForEachRow(rows, targets, func() error {
+					prolonged(x)
+					return nil
+				})
+				return err
+			})
+		}
+		return
+	}
 	n := len(items)
-	var as authorities
-	ids, tokens := make([][16]byte, n), make([][16]byte, n)
+	owners, ids, tokens := make([][16]byte, n), make([][16]byte, n), make([][16]byte, n)
 	queues, leases, progress, artifacts := make([]string, n), make([]*int32, n), make([]*string, n), make([]int32, n)
 	for i, x := range items {
-		as.add(x.auth)
-		ids[i], tokens[i], queues[i], leases[i], progress[i] = x.id, x.token, x.auth.queues, x.lease, x.progress
+		owners[i], ids[i], tokens[i], queues[i], leases[i], progress[i] = x.auth.owner, x.id, x.token, x.auth.queues, x.lease, x.progress
 		artifacts[i] = int32(len(x.artifacts.names))
 	}
-	b.Queue(prolongLeases, as.owner, as.endpoint, as.version, as.until, ids, tokens, queues, leases, progress, artifacts).Query(func(rows pgx.Rows) error {
+	b.Queue(prolongMany, owners, ids, tokens, queues, leases, progress, artifacts).Query(func(rows pgx.Rows) error {
 		var ord int
-		var line uuid.UUID
-		var version int64
-		var expires time.Time
-		var cancel bool
-		_, err := pgx.ForEachRow(rows, []any{&ord, &line, &version, &expires, &cancel}, func() error {
+		_, err := pgx.ForEachRow(rows, append(targets, &ord), func() error {
 			if ord < 1 || ord > n {
 				return errUnexpected
 			}
-			x := items[ord-1]
-			x.acted, x.line = true, line
-			x.after = Beaten{TodoID: x.id, State: Leased, Version: version, LeaseExpiresAt: expires, CancelRequested: cancel}
+			prolonged(items[ord-1])
 			return nil
 		})
 		return err

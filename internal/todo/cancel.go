@@ -168,33 +168,39 @@ func (s *Store) Retry(ctx context.Context, owner, id uuid.UUID) (Changed, error)
 		if k.state != Failed {
 			return nil, refusal.New(refusal.Conflict, "this todo is %s; only a failed one can be retried", k.state)
 		}
-		return reopen(ctx, tx, owner, id)
+		m, sh, vstart, err := reopen(ctx, tx, owner, id)
+		if err != nil {
+			return nil, err
+		}
+		s.lanes.atLeast(sh, vstart+1)
+		return []move{m}, nil
 	})
 }
 
 // reopen replaces a failed outcome by a live row. The deadline, which may be why it
 // failed, no longer holds; the human knows better.
-func reopen(ctx context.Context, tx pgx.Tx, owner, id uuid.UUID) ([]move, error) {
-	m := move{owner: owner, id: id, state: Ready, claimable: true}
-	err := tx.QueryRow(ctx, `
+func reopen(ctx context.Context, tx pgx.Tx, owner, id uuid.UUID) (m move, sh share, vstart int64, err error) {
+	m = move{owner: owner, id: id, state: Ready, claimable: true}
+	var rank int16
+	err = tx.QueryRow(ctx, `
 		WITH gone AS (
 			DELETE FROM todo_outcome o WHERE o.owner = $1 AND o.id = $2 AND o.state = 'failed' RETURNING o.*
 		)
-		INSERT INTO todo_live AS l (owner, id, queue, line, endpoint, priority, vstart, claimable, state, version, attempt, artifacts, questions)
-		SELECT t.owner, t.id, t.queue, t.line, t.endpoint, t.priority, coalesce((
+		INSERT INTO todo_live AS l (owner, id, queue, line, endpoint, rank, vstart, claimable, state, version, attempt, artifacts, questions)
+		SELECT t.owner, t.id, t.queue, t.line, t.endpoint, 10 - t.priority, coalesce((
 				SELECT l.vstart FROM todo_live l
-				WHERE l.owner = t.owner AND l.queue = t.queue AND l.claimable AND l.priority = t.priority AND l.state = 'ready'
+				WHERE l.owner = t.owner AND l.queue = t.queue AND l.claimable AND l.rank = 10 - t.priority AND l.state = 'ready'
 				ORDER BY l.vstart, l.id LIMIT 1
 			), 0), true, 'ready', g.version + 1, g.attempt, g.artifacts, g.questions
 		FROM gone g JOIN todo t ON t.owner = g.owner AND t.id = g.id
-		RETURNING l.line, l.queue, l.version`, owner, id).Scan(&m.line, &m.queue, &m.version)
+		RETURNING l.line, l.queue, l.version, l.rank, l.vstart`, owner, id).Scan(&m.line, &m.queue, &m.version, &rank, &vstart)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, errMoving
+		return m, sh, 0, errMoving
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reopen todo %s: %w", id, err)
+		return m, sh, 0, fmt.Errorf("reopen todo %s: %w", id, err)
 	}
-	return []move{m}, nil
+	return m, share{class{lane{owner, m.queue}, rank}, m.line}, vstart, nil
 }
 
 // move changes a todo of the human's.

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"switchboard/internal/endpoint"
 	"switchboard/internal/refusal"
 )
 
@@ -25,6 +23,7 @@ func (s *Store) takeOnce(ctx context.Context, w *work, claimID string) ([]Claime
 	d := w.demand
 	d.full = true
 	var before []uuid.UUID
+	var k *looks
 	err := s.inTransaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		before, d.taken, d.lines, d.moves = nil, nil, nil, nil
 		if err := w.auth.uphold(ctx, tx); err != nil {
@@ -45,9 +44,13 @@ func (s *Store) takeOnce(ctx context.Context, w *work, claimID string) ([]Claime
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
+		if k != nil {
+			k.end(false)
+		}
 		r := &round{demands: []*demand{d}}
 		b := &pgx.Batch{}
-		r.queueDemands(b)
+		k = s.lanes.begin(r)
+		r.queueDemands(b, k)
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err
 		}
@@ -67,6 +70,9 @@ func (s *Store) takeOnce(ctx context.Context, w *work, claimID string) ([]Claime
 			w.auth.owner, w.auth.endpoint, claimID, todos, tokens)
 		return err
 	})
+	if k != nil {
+		k.end(err == nil)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("claim once: %w", err)
 	}
@@ -77,32 +83,10 @@ func (s *Store) takeOnce(ctx context.Context, w *work, claimID string) ([]Claime
 	return s.complement(ctx, w.auth.owner, d.taken)
 }
 
-// uphold locks the caller's row and compares it; endpoint.ErrStale.
-func (a authority) uphold(ctx context.Context, tx pgx.Tx) error {
-	if a.endpoint == uuid.Nil {
-		return nil
-	}
-	var version int64
-	var alive bool
-	err := tx.QueryRow(ctx, `
-		SELECT version, $3 > clock_timestamp() FROM endpoint_authority WHERE owner = $1 AND id = $2 FOR SHARE`,
-		a.owner, a.endpoint, a.until).Scan(&version, &alive)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return endpoint.ErrStale
-	}
-	if err != nil {
-		return fmt.Errorf("lock endpoint %s: %w", a.endpoint, err)
-	}
-	if version != a.version || !alive {
-		return endpoint.ErrStale
-	}
-	return nil
-}
-
 // heldBy returns those of the leases with these tokens that are current still.
 func (s *Store) heldBy(ctx context.Context, a authority, d *demand, tokens []uuid.UUID) ([]Claimed, error) {
 	rows, err := s.pool.Query(ctx, `
-		SELECT l.id, l.queue, l.version, l.attempt, l.token, l.lease_expires_at, l.priority, l.deadline,
+		SELECT l.id, l.queue, l.version, l.attempt, l.token, l.lease_expires_at, 10 - l.rank, l.deadline,
 			l.attempt > 1 OR l.questions > 0 OR l.artifacts > 0,
 			t.title, t.body, t.payload, t.grant_id IS NOT NULL, t.identity, t.calls_itself
 		FROM todo_claim c, unnest(c.todos, c.tokens) WITH ORDINALITY AS i(id, token, n)
@@ -149,7 +133,7 @@ func (s *Store) whyNot(ctx context.Context, a authority, id uuid.UUID) error {
 		LEFT JOIN todo_outcome o ON o.owner = t.owner AND o.id = t.id
 		LEFT JOIN queue q ON q.owner = t.owner AND q.name = t.queue
 		WHERE t.owner = $1 AND t.id = $2`, a.owner, id).Scan(&queue, &kind, &state, &due, &paused, &late)
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && (*kind != kindWork || !slices.Contains(strings.Split(a.queues, ","), *queue)) {
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && (*kind != kindWork || !a.has(*queue)) {
 		return errNoTodo
 	}
 	if err != nil {

@@ -89,15 +89,29 @@ func newCompletion(item Completion) (m *completion, size int, err error) {
 	return m, size + textSize(m.result), nil
 }
 
+// finishOne ends one todo if its token is current.
+const finishOne = `
+WITH gone AS (
+	DELETE FROM todo_live l USING (SELECT $3::uuid AS token, $4::text AS queues) i
+	WHERE l.owner = $1 AND l.id = $2 AND ` + current + `
+	RETURNING l.*
+), ended AS (
+	INSERT INTO todo_outcome (owner, id, state, version, attempt, artifacts, questions, worker, token, digest, started_at, lease_seconds, progress,
+		result, finished_at)
+	SELECT owner, id, 'done', version + 1, attempt, artifacts + $7, questions, worker, token, $5, started_at, lease_seconds, progress,
+		$6, clock_timestamp()
+	FROM gone
+)
+SELECT line, version + 1 FROM gone`
+
 // finishTodos ends the todos whose tokens are current. The outcome is made of what
 // the deletion returns, so it exists exactly when the row is gone.
 const finishTodos = `
 WITH item AS MATERIALIZED (
-	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::timestamptz[], $5::uuid[], $6::uuid[], $7::text[], $8::bytea[], $9::text[], $10::int[])
-		WITH ORDINALITY AS i(owner, endpoint, version, until, id, token, queues, digest, result, artifacts, ord)
+	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::bytea[], $6::text[], $7::int[])
+		WITH ORDINALITY AS i(owner, id, token, queues, digest, result, artifacts, ord)
 ), locked AS MATERIALIZED (
 	SELECT i.ord, i.digest, i.result, i.artifacts, x.at FROM item i, ` + holds + `
-	WHERE ` + upheld + `
 ), gone AS (
 	DELETE FROM todo_live l USING locked k WHERE l.ctid = k.at
 	RETURNING k.ord, k.digest, k.result, k.artifacts AS added, l.*
@@ -116,16 +130,32 @@ func (r *round) queueCompletions(b *pgx.Batch) {
 	}
 	items := inOrder(r.completions)
 	queueArtifacts(b, items, func(c *completion) added { return c.artifacts })
+	finished := func(c *completion, line uuid.UUID, version int64) {
+		c.acted, c.line = true, line
+		c.after = Changed{TodoID: c.id, State: Done, Version: version}
+	}
+	if len(items) <= r.few {
+		for _, c := range items {
+			b.Queue(finishOne, c.auth.owner, c.id, c.token, c.auth.queues, c.hash, c.result, len(c.artifacts.names)).Query(func(rows pgx.Rows) error {
+				var line uuid.UUID
+				var version int64
+				_, err := pgx.ForEachRow(rows, []any{&line, &version}, func() error {
+					finished(c, line, version)
+					return nil
+				})
+				return err
+			})
+		}
+		return
+	}
 	n := len(items)
-	var as authorities
-	ids, tokens := make([][16]byte, n), make([][16]byte, n)
+	owners, ids, tokens := make([][16]byte, n), make([][16]byte, n), make([][16]byte, n)
 	queues, hashes, results, artifacts := make([]string, n), make([][]byte, n), make([]*string, n), make([]int32, n)
 	for i, c := range items {
-		as.add(c.auth)
-		ids[i], tokens[i], queues[i], hashes[i], results[i] = c.id, c.token, c.auth.queues, c.hash, c.result
+		owners[i], ids[i], tokens[i], queues[i], hashes[i], results[i] = c.auth.owner, c.id, c.token, c.auth.queues, c.hash, c.result
 		artifacts[i] = int32(len(c.artifacts.names))
 	}
-	b.Queue(finishTodos, as.owner, as.endpoint, as.version, as.until, ids, tokens, queues, hashes, results, artifacts).Query(func(rows pgx.Rows) error {
+	b.Queue(finishTodos, owners, ids, tokens, queues, hashes, results, artifacts).Query(func(rows pgx.Rows) error {
 		var ord int
 		var line uuid.UUID
 		var version int64
@@ -133,9 +163,7 @@ func (r *round) queueCompletions(b *pgx.Batch) {
 			if ord < 1 || ord > n {
 				return errUnexpected
 			}
-			c := items[ord-1]
-			c.acted, c.line = true, line
-			c.after = Changed{TodoID: c.id, State: Done, Version: version}
+			finished(items[ord-1], line, version)
 			return nil
 		})
 		return err
@@ -146,21 +174,18 @@ func (r *round) queueCompletions(b *pgx.Batch) {
 // name. It locks the rows, so the statement after it finds them as this one did.
 const addArtifacts = `
 WITH item AS MATERIALIZED (
-	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::timestamptz[], $5::uuid[], $6::uuid[], $7::text[])
-		WITH ORDINALITY AS i(owner, endpoint, version, until, id, token, queues, ord)
+	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[]) WITH ORDINALITY AS i(owner, id, token, queues, ord)
 ), locked AS MATERIALIZED (
 	SELECT i.ord, i.owner, i.id FROM item i, ` + holds + `
-	WHERE ` + upheld + `
 )
 INSERT INTO todo_artifact (owner, todo, name, artifact, position)
 SELECT k.owner, k.id, a.name, a.artifact, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + a.n
-FROM unnest($8::bigint[], $9::text[], $10::text[]) WITH ORDINALITY AS a(ord, name, artifact, n) JOIN locked k ON k.ord = a.ord
+FROM unnest($5::bigint[], $6::text[], $7::text[]) WITH ORDINALITY AS a(ord, name, artifact, n) JOIN locked k ON k.ord = a.ord
 ON CONFLICT (owner, todo, name) DO UPDATE SET artifact = excluded.artifact`
 
 // queueArtifacts adds the statement for the items' artifacts, if there are any.
 func queueArtifacts[H holding](b *pgx.Batch, items []H, of func(H) added) {
-	var as authorities
-	var ids, tokens [][16]byte
+	var owners, ids, tokens [][16]byte
 	var queues, names, bodies []string
 	var ords []int64
 	for _, item := range items {
@@ -169,14 +194,13 @@ func queueArtifacts[H holding](b *pgx.Batch, items []H, of func(H) added) {
 		if len(what.names) == 0 {
 			continue
 		}
-		as.add(a)
-		ids, tokens, queues = append(ids, id), append(tokens, token), append(queues, a.queues)
+		owners, ids, tokens, queues = append(owners, a.owner), append(ids, id), append(tokens, token), append(queues, a.queues)
 		for i := range what.names {
 			ords = append(ords, int64(len(ids)))
 			names, bodies = append(names, what.names[i]), append(bodies, what.bodies[i])
 		}
 	}
 	if len(ids) > 0 {
-		b.Queue(addArtifacts, as.owner, as.endpoint, as.version, as.until, ids, tokens, queues, ords, names, bodies)
+		b.Queue(addArtifacts, owners, ids, tokens, queues, ords, names, bodies)
 	}
 }

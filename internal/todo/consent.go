@@ -23,7 +23,7 @@ func (s *Store) OpenConsent(ctx context.Context, tx pgx.Tx, owner, friendRequest
 			INSERT INTO todo (owner, id, queue, kind, line, subject, title, priority, created_at)
 			VALUES ($1, $2, 'inbox', 'friend_request', $3, $4, $5, 5, clock_timestamp())
 		)
-		INSERT INTO todo_live (owner, id, queue, line, subject, priority, vstart, claimable, state)
+		INSERT INTO todo_live (owner, id, queue, line, subject, rank, vstart, claimable, state)
 		VALUES ($1, $2, 'inbox', $3, $4, 5, 0, false, 'ready')`, owner, id, uuid.Nil, friendRequest, quote.Visible(title, maxTitle))
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("open consent todo: %w", err)

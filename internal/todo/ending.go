@@ -180,24 +180,26 @@ func textSize(parts ...*string) (n int) {
 // changed where it lies (ctid).
 const holds = `LATERAL (
 		SELECT l.ctid AS at FROM todo_live l
-		WHERE l.owner = i.owner AND l.id = i.id AND l.state = 'leased' AND l.token = i.token
-			AND l.queue = ANY (string_to_array(i.queues, ','))
+		WHERE l.owner = i.owner AND l.id = i.id AND ` + current + `
 		LIMIT 1 FOR UPDATE
 	) x`
+
+// current is the condition, in SQL, that row l is leased under the token of item i,
+// in one of its caller's queues.
+const current = `l.state = 'leased' AND l.token = i.token AND l.queue = ANY (string_to_array(i.queues, ','))`
 
 // endAttempts settles the attempts whose tokens are current. A row that changed
 // between this statement's snapshot and its lock is not seen by its place, so
 // nothing happens to it, and the item is tried again.
 const endAttempts = `
 WITH item AS MATERIALIZED (
-	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::timestamptz[], $5::uuid[], $6::uuid[], $7::text[], $8::text[], $9::bytea[],
-		$10::text[], $11::text[], $12::text[], $13::bool[], $14::int[], $15::uuid[], $16::text[])
-		WITH ORDINALITY AS i(owner, endpoint, version, until, id, token, queues, act, digest,
+	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::bytea[],
+		$7::text[], $8::text[], $9::text[], $10::bool[], $11::int[], $12::uuid[], $13::text[])
+		WITH ORDINALITY AS i(owner, id, token, queues, act, digest,
 			error, message, reason, no_retry, retry_after, asking_id, asking, ord)
 ), locked AS MATERIALIZED (
 	SELECT i.ord, i.act, i.digest, i.error, i.message, i.reason, i.no_retry, i.retry_after, i.asking_id, i.asking, x.at AS place
 	FROM item i, ` + holds + `
-	WHERE ` + upheld + `
 ), held AS MATERIALIZED (
 	SELECT k.ord, k.act, k.digest, k.error, k.message, k.reason, k.no_retry, k.retry_after, k.asking_id, k.asking, ` + heldColumns + `
 	FROM locked k, todo_live l WHERE l.ctid = k.place
@@ -209,20 +211,18 @@ func (r *round) queueEndings(b *pgx.Batch) {
 	}
 	items := inOrder(r.endings)
 	n := len(items)
-	var as authorities
-	ids, tokens := make([][16]byte, n), make([][16]byte, n)
+	owners, ids, tokens := make([][16]byte, n), make([][16]byte, n), make([][16]byte, n)
 	queues, acts := make([]string, n), make([]string, n)
 	hashes := make([][]byte, n)
 	errs, messages, reasons, askings := make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n)
 	noRetry, retry := make([]bool, n), make([]*int32, n)
 	askingIDs := make([]*[16]byte, n)
 	for i, e := range items {
-		as.add(e.auth)
-		ids[i], tokens[i], queues[i], acts[i], hashes[i] = e.id, e.token, e.auth.queues, e.act, e.hash
+		owners[i], ids[i], tokens[i], queues[i], acts[i], hashes[i] = e.auth.owner, e.id, e.token, e.auth.queues, e.act, e.hash
 		errs[i], messages[i], reasons[i], askings[i] = e.error, e.message, e.reason, e.asking
 		noRetry[i], retry[i], askingIDs[i] = e.noRetry, e.retry, (*[16]byte)(e.askingID)
 	}
-	b.Queue(endAttempts, as.owner, as.endpoint, as.version, as.until, ids, tokens, queues, acts, hashes,
+	b.Queue(endAttempts, owners, ids, tokens, queues, acts, hashes,
 		errs, messages, reasons, noRetry, retry, askingIDs, askings).Query(func(rows pgx.Rows) error {
 		return scanMoves(rows, func(ord int, m move) error {
 			if ord < 1 || ord > n {

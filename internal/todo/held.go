@@ -5,13 +5,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"switchboard/internal/endpoint"
 )
 
 // holding is an item of a worker that names a lease.
@@ -33,10 +30,9 @@ func (b *beat) settled() bool                                 { return b.acted }
 
 // history is what is known of a todo and of the attempt that a token belongs to.
 type history struct {
-	upheld bool // the caller's authority
-	queue  *string
-	kind   *string
-	holds  bool // the token is current
+	queue *string
+	kind  *string
+	holds bool // the token is current
 
 	outcome        *State
 	outcomeVersion *int64
@@ -110,31 +106,28 @@ func explainHeld(ctx context.Context, conn *pgxpool.Conn, r *round) error {
 	if len(open) == 0 {
 		return nil
 	}
-	var as authorities
 	n := len(open)
-	ids, tokens := make([][16]byte, n), make([][16]byte, n)
+	owners, ids, tokens := make([][16]byte, n), make([][16]byte, n), make([][16]byte, n)
 	for i, h := range open {
 		a, id, token := h.row()
-		as.add(a)
-		ids[i], tokens[i] = id, token
+		owners[i], ids[i], tokens[i] = a.owner, id, token
 	}
 	rows, err := conn.Query(ctx, `
-		SELECT i.ord, (`+upheld+`) IS TRUE, t.queue, t.kind, coalesce(l.token = i.token, false),
+		SELECT i.ord, t.queue, t.kind, coalesce(l.token = i.token, false),
 			o.state, o.version, o.token, o.digest, a.outcome, a.digest, a.state, a.version
-		FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::timestamptz[], $5::uuid[], $6::uuid[])
-			WITH ORDINALITY AS i(owner, endpoint, version, until, id, token, ord)
+		FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) WITH ORDINALITY AS i(owner, id, token, ord)
 		LEFT JOIN LATERAL (SELECT t.queue, t.kind FROM todo t WHERE t.owner = i.owner AND t.id = i.id LIMIT 1) t ON true
 		LEFT JOIN LATERAL (SELECT l.token FROM todo_live l WHERE l.owner = i.owner AND l.id = i.id LIMIT 1) l ON true
 		LEFT JOIN LATERAL (SELECT o.* FROM todo_outcome o WHERE o.owner = i.owner AND o.id = i.id LIMIT 1) o ON true
 		LEFT JOIN LATERAL (SELECT a.* FROM todo_attempt a WHERE a.owner = i.owner AND a.todo = i.id AND a.token = i.token LIMIT 1) a ON true`,
-		as.owner, as.endpoint, as.version, as.until, ids, tokens)
+		owners, ids, tokens)
 	if err != nil {
 		return fmt.Errorf("explain what was not done: %w", err)
 	}
 	var ord int
 	var h history
 	_, err = pgx.ForEachRow(rows, []any{
-		&ord, &h.upheld, &h.queue, &h.kind, &h.holds,
+		&ord, &h.queue, &h.kind, &h.holds,
 		&h.outcome, &h.outcomeVersion, &h.outcomeToken, &h.outcomeDigest, &h.attempt, &h.attemptDigest, &h.attemptState, &h.attemptVersion,
 	}, func() error {
 		judge(open[ord-1], h)
@@ -151,10 +144,7 @@ func explainHeld(ctx context.Context, conn *pgxpool.Conn, r *round) error {
 func judge(item holding, h history) {
 	a, _, _ := item.row()
 	switch {
-	case !h.upheld:
-		a.stale = true
-		item.decide(endpoint.ErrStale)
-	case h.queue == nil || *h.kind != kindWork || !slices.Contains(strings.Split(a.queues, ","), *h.queue):
+	case h.queue == nil || *h.kind != kindWork || !a.has(*h.queue):
 		item.decide(errNoTodo)
 	case h.holds:
 	case item.repeated(h):

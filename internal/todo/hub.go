@@ -29,12 +29,6 @@ type hub struct {
 	ended   sync.WaitGroup
 }
 
-// lane is a queue of an owner.
-type lane struct {
-	owner uuid.UUID
-	queue string
-}
-
 func (l lane) topic() string { return "todo.queue/" + l.owner.String() + "/" + l.queue }
 
 func lineTopic(line uuid.UUID) string { return "todo.line/" + line.String() }
@@ -134,7 +128,10 @@ func (h *hub) waitForReady(auth authority, queues []string) *readyWait {
 		if wl == nil {
 			wl = &waitingLane{}
 			if !h.closed {
-				wl.end = h.subscribe(l.topic(), func() { h.wakeReady(l, 1) })
+				wl.end = h.subscribe(l.topic(), func() {
+					h.s.lanes.reset(l)
+					h.wakeReady(l, 1)
+				})
 			}
 			h.lanes[l] = wl
 		}
@@ -328,7 +325,7 @@ func (h *hub) pollReady() {
 			SELECT FROM (
 				SELECT l.state, l.lease_expires_at FROM todo_live l
 				WHERE l.owner = i.owner AND l.queue = i.queue AND l.claimable
-				ORDER BY l.priority DESC, l.vstart, l.id LIMIT 1000
+				ORDER BY l.rank, l.vstart, l.id LIMIT 1000
 			) l WHERE l.state = 'ready' OR l.lease_expires_at <= clock_timestamp()
 		) OR EXISTS (
 			SELECT FROM todo_live l

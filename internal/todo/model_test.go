@@ -22,9 +22,12 @@ import (
 type model struct {
 	todos  []*modelTodo
 	paused map[string]bool
-	// keys by line
-	keys map[string]*modelTodo
+	keys   map[string]*modelTodo // by line and key
+	served map[string]int64      // by class: the virtual start claimed last
+	lasts  map[string]int64      // by class and line: one more than the last virtual start
 }
+
+func (t *modelTodo) class() string { return fmt.Sprint(t.queue, t.priority) }
 
 const modelBudget = 3
 
@@ -79,26 +82,28 @@ func (m *model) next(queues []string) *modelTodo {
 	return best
 }
 
-// start is the virtual start of a new todo: that of the first ready one of its
-// class, or one more than its line's last, whichever is more.
-func (m *model) start(line int, queue string, priority int) int64 {
-	var first *int64
-	start := int64(0)
+// start gives a new todo its virtual start: the virtual time of its class, or one
+// more than its line's last, whichever is more. The virtual time is the start that
+// was claimed last, or, before any was, that of the first ready one.
+func (m *model) start(x *modelTodo) {
+	now, known := m.served[x.class()]
+	if !known {
+		if first := m.first(x); first != nil {
+			now = first.vstart
+		}
+	}
+	x.vstart = max(now, m.lasts[fmt.Sprint(x.class(), x.line)])
+	m.lasts[fmt.Sprint(x.class(), x.line)] = x.vstart + 1
+}
+
+// first is the first ready todo of x's class.
+func (m *model) first(x *modelTodo) (first *modelTodo) {
 	for _, t := range m.todos {
-		if !t.live() || t.queue != queue || t.priority != priority {
-			continue
-		}
-		if t.line == line {
-			start = max(start, t.vstart+1)
-		}
-		if t.state == Ready && t.due && (first == nil || t.vstart < *first) {
-			first = &t.vstart
+		if t.class() == x.class() && t.state == Ready && t.due && (first == nil || t.vstart < first.vstart) {
+			first = t
 		}
 	}
-	if first != nil {
-		start = max(start, *first)
-	}
-	return start
+	return first
 }
 
 // reclaim settles a lapsed lease.
@@ -165,7 +170,7 @@ func TestModel_StoreAgreesWithTheReferenceModel(t *testing.T) {
 		k := k.human(t)
 		k.exec(`UPDATE queue SET max_attempts = $2 WHERE owner = $1`, k.owner, modelBudget)
 		s := &machine{
-			k: k, m: &model{paused: map[string]bool{}, keys: map[string]*modelTodo{}},
+			k: k, m: &model{paused: map[string]bool{}, keys: map[string]*modelTodo{}, served: map[string]int64{}, lasts: map[string]int64{}},
 			friends: []endpoint.Caller{k.friend(wide(), "reviews", "builds"), k.friend(wide(), "reviews", "builds")},
 			workers: []endpoint.Caller{k.home("reviews", "builds"), k.home("reviews")},
 		}
@@ -265,11 +270,12 @@ func (s *machine) create(t *rapid.T) {
 	require.NoError(t, out[0].Err)
 	x := &modelTodo{
 		id: out[0].Value.TodoID, line: line, queue: n.Queue, key: key, title: n.Title, priority: *n.Priority,
-		vstart: s.m.start(line, n.Queue, *n.Priority), state: Ready, version: 1, due: !later, deadline: hasDeadline, ended: map[string]modelEnd{},
+		state: Ready, version: 1, due: !later, deadline: hasDeadline, ended: map[string]modelEnd{},
 	}
 	if later {
 		x.asked = "later" // part of the content that a repeat is compared with
 	}
+	s.m.start(x)
 	require.Equal(t, Created{TodoID: x.id, State: Ready, Version: 1}, out[0].Value)
 	s.m.todos = append(s.m.todos, x)
 	s.m.keys[fmt.Sprint(line, key)] = x
@@ -277,6 +283,7 @@ func (s *machine) create(t *rapid.T) {
 
 func (s *machine) taken(t *rapid.T, x *modelTodo, worker int, c Claimed) {
 	require.Equal(t, x.id, c.TodoID, "order: wanted %s (priority %d, start %d)", x.key, x.priority, x.vstart)
+	s.m.served[x.class()] = max(s.m.served[x.class()], x.vstart)
 	x.state, x.token, x.worker, x.beaten, x.lapsed = Leased, c.LeaseToken, worker, false, false
 	x.version++
 	x.attempt++
@@ -549,14 +556,13 @@ func (s *machine) retry(t *rapid.T) {
 	}
 	require.NoError(t, err)
 	first := int64(0)
-	var head *modelTodo
-	for _, o := range s.m.todos {
-		if o.queue == x.queue && o.priority == x.priority && o.state == Ready && o.due && (head == nil || o.vstart < head.vstart) {
-			head, first = o, o.vstart
-		}
+	if head := s.m.first(x); head != nil {
+		first = head.vstart
 	}
 	x.state, x.spent, x.free, x.due, x.cancel, x.late, x.vstart = Ready, 0, 0, true, false, false, first
 	x.version++
+	key := fmt.Sprint(x.class(), x.line)
+	s.m.lasts[key] = max(s.m.lasts[key], first+1)
 	require.Equal(t, Changed{TodoID: x.id, State: Ready, Version: x.version}, got)
 }
 

@@ -35,6 +35,7 @@ type Store struct {
 	batch   *postgres.Batcher[*work, struct{}]
 	wake    *postgres.Wake
 	hub     *hub
+	lanes   *lanes
 	log     *slog.Logger
 	o       Options
 }
@@ -57,7 +58,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, wake *postgres.Wake, o Option
 	if o.ReapEvery == 0 {
 		o.ReapEvery = time.Second
 	}
-	s := &Store{pool: pool, wake: wake, log: o.Logger, o: o}
+	s := &Store{pool: pool, wake: wake, lanes: newLanes(), log: o.Logger, o: o}
 	writers, err := writerPool(ctx, pool, int32(max(o.Workers, o.Direct)+2))
 	if err != nil {
 		return nil, err

@@ -31,6 +31,10 @@ type work struct {
 // itemSize stands for the cost of an item beside its bytes.
 const itemSize = 4 << 10
 
+// few is up to how many items of a kind are carried out by a statement each: one
+// statement for all costs more to start than it saves before that.
+const few = 4
+
 // verdict is how an item was decided.
 type verdict struct {
 	decided bool
@@ -41,17 +45,13 @@ func (v *verdict) decide(err error) { v.decided, v.err = true, err }
 
 // do carries out w in a batch and returns after the commit.
 func (s *Store) do(ctx context.Context, w *work) error {
-	if _, err := s.batch.Do(ctx, w); err != nil {
-		return unavailable(err)
-	}
-	if w.auth.stale {
-		return endpoint.ErrStale
-	}
-	return nil
+	_, err := s.batch.Do(ctx, w)
+	return unavailable(err)
 }
 
 // round is the undecided items of a batch, gathered by kind.
 type round struct {
+	few         int
 	works       []*work
 	creates     []*creation
 	demands     []*demand
@@ -60,14 +60,15 @@ type round struct {
 	endings     []*ending
 }
 
-// gather sorts the items of each kind by the keys of the rows that they lock.
+func (r *round) items() int {
+	return len(r.creates) + len(r.demands) + len(r.beats) + len(r.completions) + len(r.endings)
+}
+
+// gather collects the undecided items.
 func gather(works []*work) *round {
-	r := &round{}
+	r := &round{few: few}
 	for _, w := range works {
-		if w.auth.stale {
-			continue
-		}
-		n := len(r.creates) + len(r.demands) + len(r.beats) + len(r.completions) + len(r.endings)
+		n := r.items()
 		for _, c := range w.creates {
 			if !c.decided {
 				r.creates = append(r.creates, c)
@@ -91,7 +92,7 @@ func gather(works []*work) *round {
 				r.endings = append(r.endings, e)
 			}
 		}
-		if len(r.creates)+len(r.demands)+len(r.beats)+len(r.completions)+len(r.endings) > n {
+		if r.items() > n {
 			r.works = append(r.works, w)
 		}
 	}
@@ -105,35 +106,49 @@ func byRow(ownerA, idA, ownerB, idB uuid.UUID) int {
 	return bytes.Compare(idA[:], idB[:])
 }
 
+// tries bounds how often items are looked at again that concurrent changes leave
+// undecided.
+const tries = 8
+
 // execute carries out the works in one transaction. What a concurrent change left
 // undecided is looked at again in another.
 func (s *Store) execute(ctx context.Context, works []*work) ([]postgres.Result[struct{}], error) {
 	results := make([]postgres.Result[struct{}], len(works))
+	fail := func(r *round, err error) {
+		for i, w := range works {
+			if slices.Contains(r.works, w) {
+				results[i].Err = err
+			}
+		}
+	}
+	anything := false
 	for try := 0; ; try++ {
 		r := gather(works)
 		if len(r.works) == 0 {
 			break
 		}
+		if try == tries {
+			fail(r, refusal.New(refusal.Unavailable, "this todo is being changed by too many at once; repeat the call"))
+			break
+		}
 		committed, err := s.carryOut(ctx, r)
-		if err == nil && try < 8 {
+		anything = anything || committed
+		if err == nil {
 			continue
 		}
-		if err == nil {
-			err = refusal.New(refusal.Unavailable, "this todo is being changed by too many at once; repeat the call")
+		if isStale(err) && len(works) == 1 {
+			fail(r, endpoint.ErrStale)
+			break
 		}
 		// A key that another transaction has just created: now it can be found.
-		if !committed && len(works) == 1 && try < 8 && postgres.Violates(err, "todo_key_once") {
+		if !anything && len(works) == 1 && postgres.Violates(err, "todo_key_once") {
 			continue
 		}
-		if try == 0 && !committed {
-			return nil, err
+		if !anything {
+			return nil, err // nothing took effect, or nobody knows
 		}
-		// Some are committed, so the batch must not be run again.
-		for i, w := range works {
-			if slices.Contains(r.works, w) {
-				results[i].Err = unavailable(err)
-			}
-		}
+		// Something is committed, so the batch must not be run again.
+		fail(r, unavailable(err))
 		break
 	}
 	s.announce(works)
@@ -150,52 +165,19 @@ func (s *Store) carryOut(ctx context.Context, r *round) (committed bool, err err
 	defer conn.Release()
 
 	b := &pgx.Batch{}
+	looks := s.lanes.begin(r)
 	r.lock(b)
-	r.queueCreates(b)
+	r.queueCreates(b, looks)
 	r.queueEndings(b)
 	r.queueCompletions(b)
 	r.queueBeats(b)
-	r.queueDemands(b)
-	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+	r.queueDemands(b, looks)
+	err = conn.SendBatch(ctx, b).Close()
+	looks.end(err == nil)
+	if err != nil {
 		return false, fmt.Errorf("carry out a batch of todos: %w", err)
 	}
 	return true, s.explain(ctx, conn, r)
-}
-
-// lock queues the locks of all callers' rows: peers before homes, each in the
-// order of their keys.
-func (r *round) lock(b *pgx.Batch) {
-	type row struct{ owner, id uuid.UUID }
-	var peers, homes []row
-	counted := false
-	for _, w := range r.works {
-		switch {
-		case w.auth.endpoint == uuid.Nil:
-		case w.auth.home:
-			homes = append(homes, row{w.auth.owner, w.auth.endpoint})
-		default:
-			peers = append(peers, row{w.auth.owner, w.auth.endpoint})
-			counted = counted || len(w.creates) > 0
-		}
-	}
-	queue := func(rows []row, sql string) {
-		if len(rows) == 0 {
-			return
-		}
-		slices.SortFunc(rows, func(a, b row) int { return byRow(a.owner, a.id, b.owner, b.id) })
-		rows = slices.Compact(rows)
-		owners, ids := make([][16]byte, len(rows)), make([][16]byte, len(rows))
-		for i, x := range rows {
-			owners[i], ids[i] = x.owner, x.id
-		}
-		b.Queue(sql, owners, ids)
-	}
-	if counted {
-		queue(peers, lockCounted)
-	} else {
-		queue(peers, lockShared)
-	}
-	queue(homes, lockShared)
 }
 
 // explain decides the items on which the statements did not act, as far as that
@@ -222,7 +204,7 @@ func (s *Store) announce(works []*work) {
 			s.announceMoves(d.moves)
 		}
 		for _, b := range w.beats {
-			if b.decided && b.err == nil && b.visible {
+			if b.acted && b.visible {
 				s.hub.changed(b.auth.owner, b.line, b.id)
 			}
 		}
@@ -253,6 +235,7 @@ func (s *Store) announceMoves(moves []move) {
 	for _, m := range moves {
 		s.hub.changed(m.owner, m.line, m.id)
 		if m.state == Ready && m.claimable {
+			s.lanes.reset(lane{m.owner, m.queue})
 			s.hub.ready(m.owner, m.queue, 1)
 		}
 	}

@@ -1,0 +1,315 @@
+package todo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// The statements that claim. Those of a batch run one after the other, so that each
+// sees what the one before it has taken: two SKIP LOCKED look-ups within a statement
+// would return the same rows. Calls for the same endpoint and queues share one.
+
+// takeNext claims the next of one queue, from a place on before which nothing is
+// ready.
+const takeNext = `
+WITH picked AS MATERIALIZED (
+	SELECT l.ctid AS at FROM todo_live l
+	WHERE l.owner = $1 AND l.queue = $2 AND l.claimable AND (l.rank, l.vstart, l.id) >= ($6::smallint, $7::bigint, $8::uuid)
+		AND l.state = 'ready' AND (l.deadline IS NULL OR l.deadline > clock_timestamp())
+		AND NOT (SELECT q.paused FROM queue q WHERE q.owner = $1 AND q.name = $2)
+	ORDER BY l.rank, l.vstart, l.id
+	LIMIT $5 FOR UPDATE SKIP LOCKED
+)` + lease
+
+// takeAcross claims the next of several queues. The first of each are looked up and
+// put in order, and then locked one by one until there are enough, so that nothing is
+// locked that is not taken.
+const takeAcross = `
+WITH picked AS MATERIALIZED (
+	SELECT x.at FROM (
+		SELECT c.at
+		FROM unnest($2::text[], $6::smallint[], $7::bigint[], $8::uuid[]) AS f(queue, rank, vstart, id), LATERAL (
+			SELECT q.name FROM queue q WHERE q.owner = $1 AND q.name = f.queue AND NOT q.paused LIMIT 1
+		) q, LATERAL (
+			SELECT l.ctid AS at, l.rank, l.vstart, l.id FROM todo_live l
+			WHERE l.owner = $1 AND l.queue = f.queue AND l.claimable AND (l.rank, l.vstart, l.id) >= (f.rank, f.vstart, f.id)
+				AND l.state = 'ready' AND (l.deadline IS NULL OR l.deadline > clock_timestamp())
+			ORDER BY l.rank, l.vstart, l.id
+			LIMIT $5 + 16
+		) c
+		ORDER BY c.rank, c.vstart, c.id
+	) c, LATERAL (
+		SELECT l.ctid AS at FROM todo_live l WHERE l.ctid = c.at AND l.state = 'ready' AND l.claimable LIMIT 1 FOR UPDATE SKIP LOCKED
+	) x
+	LIMIT $5
+)` + lease
+
+// takeByID claims one todo. It waits for whoever has the row locked, because the
+// answer is about that row.
+const takeByID = `
+WITH picked AS MATERIALIZED (
+	SELECT l.ctid AS at FROM todo_live l
+	WHERE l.owner = $1 AND l.id = $2 AND l.state = 'ready' AND l.subject IS NULL AND l.queue = ANY ($5::text[])
+		AND (l.claimable OR l.not_before <= clock_timestamp())
+		AND (l.deadline IS NULL OR l.deadline > clock_timestamp())
+		AND NOT (SELECT q.paused FROM queue q WHERE q.owner = l.owner AND q.name = l.queue LIMIT 1)
+	LIMIT 1 FOR UPDATE
+)` + lease
+
+// lease makes leases of the rows picked, for endpoint $3 and $4 seconds.
+const lease = `, taken AS (
+	UPDATE todo_live l
+	SET state = 'leased', version = l.version + 1, attempt = l.attempt + 1, claimable = true,
+		token = gen_random_uuid(), worker = $3, started_at = clock_timestamp(),
+		lease_expires_at = clock_timestamp() + make_interval(secs => $4), lease_seconds = $4,
+		beaten = false, progress = NULL, not_before = NULL
+	FROM picked p WHERE l.ctid = p.at
+	RETURNING l.owner, l.id, l.line, l.queue, l.version, l.attempt, l.token, l.lease_expires_at, l.rank, l.vstart, l.deadline,
+		l.attempt > 1 OR l.questions > 0 OR l.artifacts > 0 AS more
+)
+SELECT k.id, k.line, k.queue, k.version, k.attempt, k.token, k.lease_expires_at, k.rank, k.vstart, k.deadline, k.more,
+	t.title, t.body, t.payload, t.grant_id IS NOT NULL, t.identity, t.calls_itself
+FROM taken k LEFT JOIN LATERAL (SELECT * FROM todo t WHERE t.owner = k.owner AND t.id = k.id LIMIT 1) t ON true`
+
+// promoteDue makes claimable what has become due in the queues.
+const promoteDue = `
+UPDATE todo_live l SET claimable = true
+FROM (
+	SELECT x.at FROM unnest($1::uuid[], $2::text[]) AS i(owner, queue), LATERAL (
+		SELECT l.ctid AS at FROM todo_live l
+		WHERE l.owner = i.owner AND l.queue = i.queue AND NOT l.claimable AND l.not_before <= clock_timestamp() AND l.state = 'ready'
+		ORDER BY l.not_before LIMIT 1000 FOR UPDATE SKIP LOCKED
+	) x
+) due WHERE l.ctid = due.at`
+
+// reclaimNext settles the lapsed leases among the todos that come before, or are,
+// the next $3 of each queue. Rows in between that are ready are locked with them,
+// and claimed by the statement after this.
+const reclaimNext = `
+WITH locked AS MATERIALIZED (
+	SELECT x.at, x.state FROM unnest($1::uuid[], $2::text[], $3::int[]) AS i(owner, queue, max), LATERAL (
+		SELECT l.ctid AS at, l.state FROM todo_live l
+		WHERE l.owner = i.owner AND l.queue = i.queue AND l.claimable
+			AND (l.state = 'ready' OR l.state = 'leased' AND l.lease_expires_at <= clock_timestamp())
+		ORDER BY l.rank, l.vstart, l.id
+		LIMIT i.max FOR UPDATE SKIP LOCKED
+	) x
+), held AS MATERIALIZED (
+	SELECT ` + lapsedItem + `, ` + heldColumns + `
+	FROM locked k, todo_live l WHERE l.ctid = k.at AND k.state = 'leased'
+)` + settle
+
+// reclaimByID settles the leases of these todos that have lapsed.
+const reclaimByID = `
+WITH locked AS MATERIALIZED (
+	SELECT x.at FROM unnest($1::uuid[], $2::uuid[]) AS i(owner, id), LATERAL (
+		SELECT l.ctid AS at FROM todo_live l
+		WHERE l.owner = i.owner AND l.id = i.id AND l.state = 'leased' AND l.lease_expires_at <= clock_timestamp()
+		LIMIT 1 FOR UPDATE
+	) x
+), held AS MATERIALIZED (
+	SELECT ` + lapsedItem + `, ` + heldColumns + `
+	FROM locked k, todo_live l WHERE l.ctid = k.at
+)` + settle
+
+// queueDemands adds the statements for the round's claims.
+func (r *round) queueDemands(b *pgx.Batch, k *looks) {
+	var next, byID []*demand
+	for _, d := range r.demands {
+		// Decided by the statements, which find nothing when there is nothing.
+		d.decided, d.taken, d.lines = true, nil, nil
+		if d.id != uuid.Nil {
+			byID = append(byID, d)
+		} else {
+			next = append(next, d)
+		}
+	}
+	queueFull(b, next)
+	queueNext(b, next, k)
+	queueByID(b, byID, k)
+}
+
+// queueFull adds what a full look needs first: what is due becomes claimable, what
+// has lapsed ready.
+func queueFull(b *pgx.Batch, next []*demand) {
+	wanted := map[lane]int32{}
+	var first *demand
+	for _, d := range next {
+		if !d.full {
+			continue
+		}
+		if first == nil {
+			first = d
+		}
+		for _, q := range d.queues {
+			wanted[lane{d.auth.owner, q}] += int32(d.max)
+		}
+	}
+	if first == nil {
+		return
+	}
+	all := make([]lane, 0, len(wanted))
+	for l := range wanted {
+		all = append(all, l)
+	}
+	slices.SortFunc(all, func(a, b lane) int {
+		if c := byRow(a.owner, uuid.Nil, b.owner, uuid.Nil); c != 0 {
+			return c
+		}
+		return strings.Compare(a.queue, b.queue)
+	})
+	owners, queues, maxes := make([][16]byte, len(all)), make([]string, len(all)), make([]int32, len(all))
+	for i, l := range all {
+		owners[i], queues[i], maxes[i] = l.owner, l.queue, wanted[l]
+	}
+	b.Queue(promoteDue, owners, queues)
+	b.Queue(reclaimNext, owners, queues, maxes).Query(movesOf(first))
+}
+
+// movesOf notes what became of lapsed leases that were found on the way.
+func movesOf(d *demand) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		return scanMoves(rows, func(_ int, m move) error {
+			d.moves = append(d.moves, m)
+			return nil
+		})
+	}
+}
+
+// queueNext adds a statement for each endpoint's demands of the same queues.
+func queueNext(b *pgx.Batch, demands []*demand, k *looks) {
+	type alike struct {
+		endpoint uuid.UUID
+		queues   string
+		lease    time.Duration
+	}
+	var order []alike
+	groups := make(map[alike][]*demand, len(demands))
+	for _, d := range demands {
+		a := alike{d.auth.endpoint, strings.Join(d.queues, ","), d.lease}
+		if groups[a] == nil {
+			order = append(order, a)
+		}
+		groups[a] = append(groups[a], d)
+	}
+	for _, a := range order {
+		group := groups[a]
+		owner, queues, seconds, wanted := group[0].auth.owner, group[0].queues, int32(a.lease/time.Second), 0
+		for _, d := range group {
+			wanted += d.max
+		}
+		if len(queues) == 1 {
+			from := k.from(lane{owner, queues[0]})
+			b.Queue(takeNext, owner, queues[0], a.endpoint, seconds, wanted, from.rank, from.vstart, from.id).Query(dealOut(group, k))
+			continue
+		}
+		ranks, starts, ids := make([]int16, len(queues)), make([]int64, len(queues)), make([][16]byte, len(queues))
+		for i, q := range queues {
+			from := k.from(lane{owner, q})
+			ranks[i], starts[i], ids[i] = from.rank, from.vstart, from.id
+		}
+		b.Queue(takeAcross, owner, queues, a.endpoint, seconds, wanted, ranks, starts, ids).Query(dealOut(group, k))
+	}
+}
+
+// queueByID adds a statement for each demand by id, in the order of the rows.
+func queueByID(b *pgx.Batch, demands []*demand, k *looks) {
+	if len(demands) == 0 {
+		return
+	}
+	slices.SortStableFunc(demands, func(a, b *demand) int { return byRow(a.auth.owner, a.id, b.auth.owner, b.id) })
+	owners, ids := make([][16]byte, len(demands)), make([][16]byte, len(demands))
+	for i, d := range demands {
+		owners[i], ids[i] = d.auth.owner, d.id
+	}
+	b.Queue(reclaimByID, owners, ids).Query(movesOf(demands[0]))
+	for _, d := range demands {
+		b.Queue(takeByID, d.auth.owner, d.id, d.auth.endpoint, int32(d.lease/time.Second), d.queues).Query(dealOut([]*demand{d}, k))
+	}
+}
+
+// taken is a row of what the statements above return.
+type taken struct {
+	claimed Claimed
+	line    uuid.UUID
+	at      place
+}
+
+// dealOut gives the todos that were taken to the demands, in the order of both.
+func dealOut(demands []*demand, k *looks) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		var all []taken
+		for rows.Next() {
+			t, err := scanTaken(rows)
+			if err != nil {
+				return err
+			}
+			all = append(all, t)
+		}
+		if err := rows.Err(); err != nil || len(all) == 0 {
+			return err
+		}
+		slices.SortFunc(all, func(a, b taken) int {
+			if a.at.before(b.at) {
+				return -1
+			}
+			return 1
+		})
+		d := 0
+		for _, t := range all {
+			for d < len(demands) && len(demands[d].taken) == demands[d].max {
+				d++
+			}
+			if d == len(demands) {
+				return errUnexpected
+			}
+			demands[d].taken, demands[d].lines = append(demands[d].taken, t.claimed), append(demands[d].lines, t.line)
+			if k != nil {
+				k.took(lane{demands[d].auth.owner, t.claimed.Queue}, t.at)
+			}
+		}
+		return nil
+	}
+}
+
+func scanTaken(rows pgx.Rows) (taken, error) {
+	t := taken{claimed: Claimed{State: Leased, Exchanges: []Exchange{}, PriorAttempts: []PriorAttempt{}, Artifacts: []Artifact{}}}
+	c := &t.claimed
+	var token uuid.UUID
+	var title, body, payload, identity, callsItself *string
+	var friend *bool
+	err := rows.Scan(&c.TodoID, &t.line, &c.Queue, &c.Version, &c.Attempt, &token, &c.LeaseExpiresAt, &t.at.rank, &t.at.vstart, &c.Deadline, &c.more,
+		&title, &body, &payload, &friend, &identity, &callsItself)
+	if err != nil {
+		return t, err
+	}
+	t.at.id, c.Priority, c.LeaseToken = c.TodoID, 10-int(t.at.rank), token.String()
+	c.setContent(title, body, payload, friend, identity, callsItself)
+	return t, nil
+}
+
+// moreReady reports whether something is ready in the queues.
+func (s *Store) moreReady(ctx context.Context, d *demand) (bool, error) {
+	if len(d.queues) < 2 || d.id != uuid.Nil {
+		return false, nil
+	}
+	var more bool
+	err := s.pool.QueryRow(ctx, `
+		SELECT EXISTS (
+			SELECT FROM queue q, LATERAL (
+				SELECT FROM todo_live l
+				WHERE l.owner = q.owner AND l.queue = q.name AND l.claimable AND l.state = 'ready' AND (l.deadline IS NULL OR l.deadline > clock_timestamp())
+				ORDER BY l.rank, l.vstart, l.id LIMIT 1
+			) l WHERE q.owner = $1 AND q.name = ANY ($2::text[]) AND NOT q.paused
+		)`, d.auth.owner, d.queues).Scan(&more)
+	if err != nil {
+		return false, unavailable(fmt.Errorf("look for ready todos: %w", err))
+	}
+	return more, nil
+}
