@@ -19,7 +19,7 @@ help: ## this list
 
 build: ## the program, in .bin/
 	@mkdir -p $(BIN)
-	@test -x $(PROGRAM) || echo "building; the first time takes a minute or two"
+	@test -x $(PROGRAM) || echo "building; the first time takes a minute or two" >&2
 	@go build -o $(PROGRAM) ./cmd/switchboard
 
 run: build ## one instance on http://127.0.0.1:8080 to look around in (RUN_FLAGS='--listen 127.0.0.1:9080')

@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -102,12 +101,11 @@ func runDev(c *cobra.Command, o devOptions) (err error) {
 		Issuers: issuers, SealKeys: [][]byte{key}, Residents: residents, Dev: true,
 	}
 	return serve(c, cfg, log, func() {
-		t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-		fmt.Fprintf(t, "open\t%s\tand sign in as alice, bob or carol; there is no password\n", cfg.PublicURL)
-		fmt.Fprintf(t, "issuer\t%s\twhere they sign in\n", issuer)
-		fmt.Fprintf(t, "data\t%s\tdelete it to begin anew\n", dir)
-		fmt.Fprintf(t, "next\tspecs/getting-started.md\tthe first todo from a friend; Ctrl-C ends this\n")
-		_ = t.Flush()
+		out := c.OutOrStdout()
+		fmt.Fprintln(out, "issuer", issuer) // a line of specs/protocol.md section 8
+		fmt.Fprintln(out, "open  ", cfg.PublicURL)
+		fmt.Fprintf(out, "\nSign in as alice, bob or carol; there is no password. Data is kept in %s.\n", dir)
+		fmt.Fprintln(out, "The first todo from a friend in five minutes: specs/getting-started.md. Ctrl-C ends this.")
 	})
 }
 
