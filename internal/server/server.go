@@ -157,7 +157,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 	mux := http.NewServeMux()
 	cards.Routes(mux)
 	oauth.New(oauth.Deps{
-		PublicURL: c.PublicURL, Endpoints: endpoints, Dev: c.Dev, Log: s.log,
+		PublicURL: c.PublicURL, Endpoints: endpoints, Dev: c.Dev, Log: s.log, Stylesheet: web.Stylesheet(),
 		Session: func(r *http.Request) (human.Session, bool) {
 			session, err := humans.SessionFromRequest(r)
 			return session, err == nil
@@ -191,6 +191,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 		todos.Run,
 		friends.Run,
 		endpoints.Run,
+		humans.Run,
 		notices.Run,
 		func(ctx context.Context) error { sealing.Run(ctx, 5*time.Second); return nil },
 		func(ctx context.Context) error {

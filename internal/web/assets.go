@@ -67,3 +67,7 @@ func (s *site) asset(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }
+
+// Stylesheet is the path of the pages' one stylesheet, for pages of other
+// transports that are to look like these.
+func Stylesheet() string { return loadAssets().names["style.css"] }
