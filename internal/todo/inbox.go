@@ -48,17 +48,17 @@ func (s *Store) Inbox(ctx context.Context, owner uuid.UUID, cursor string, limit
 		}
 	}
 	rows, err := s.pool.Query(ctx, `
-		SELECT i.rank, t.id, i.kind, t.subject, t.queue, t.title, i.question_id, i.question, i.asked_at, t.created_at
+		SELECT i.place, t.id, i.kind, t.subject, t.queue, t.title, i.question_id, i.question, i.asked_at, t.created_at
 		FROM (
-			SELECT 0 AS rank, 'friend_request' AS kind, l.* FROM todo_live l WHERE l.owner = $1 AND l.subject IS NOT NULL
+			SELECT 0 AS place, 'friend_request' AS kind, l.* FROM todo_live l WHERE l.owner = $1 AND l.subject IS NOT NULL
 			UNION ALL
 			SELECT 1, CASE WHEN l.asked_at IS NULL THEN 'todo' ELSE 'question' END, l.*
 			FROM todo_live l WHERE l.owner = $1 AND l.queue = 'inbox' AND l.subject IS NULL
 			UNION ALL
 			SELECT 1, 'question', l.* FROM todo_live l WHERE l.owner = $1 AND l.asked_at IS NOT NULL AND l.queue <> 'inbox'
 		) i JOIN todo t ON t.owner = i.owner AND t.id = i.id
-		WHERE t.grant_id IS NULL AND (i.rank > $2 OR i.rank = $2 AND i.id < $3)
-		ORDER BY i.rank, i.id DESC LIMIT $4`, owner, rank, before, limit+1)
+		WHERE t.grant_id IS NULL AND (i.place > $2 OR i.place = $2 AND i.id < $3)
+		ORDER BY i.place, i.id DESC LIMIT $4`, owner, rank, before, limit+1)
 	if err != nil {
 		return nil, "", unavailable(fmt.Errorf("list inbox: %w", err))
 	}
