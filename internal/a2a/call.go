@@ -87,27 +87,27 @@ func (c *call) serve(body []byte) {
 func (c *call) read(body []byte) error {
 	if _, err := provenance.ParseStrict(body, provenance.MaxBody); err != nil {
 		if errors.Is(err, provenance.ErrNotJSON) {
-			return parseError
+			return errParseError
 		}
 		c.request.ID = looseID(body)
 		return err
 	}
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
-		return invalidRequest
+		return errInvalidRequest
 	}
 	var q request
 	if err := jsonv2.Unmarshal(body, &q); err != nil {
-		return invalidRequest
+		return errInvalidRequest
 	}
 	if !validID(q.ID) {
-		return invalidRequest
+		return errInvalidRequest
 	}
 	c.request = q
 	if !carriesJSON(c.r) {
-		return bodyType
+		return errBodyType
 	}
 	if q.JSONRPC != "2.0" || q.Method == "" || len(q.ID) == 0 {
-		return invalidRequest
+		return errInvalidRequest
 	}
 	if !given(q.Params) { // null is how some clients leave it out
 		c.request.Params = nil
@@ -116,7 +116,7 @@ func (c *call) read(body []byte) error {
 	}
 	v, ok := versionOf(c.r)
 	if !ok {
-		return versionUnknown
+		return errVersionUnknown
 	}
 	c.version = v
 	return nil
@@ -168,11 +168,11 @@ func (c *call) params(into any) error {
 func (c *call) run() (any, error) {
 	op, ok := methods[c.version][c.request.Method]
 	if !ok {
-		return nil, methodNotFound
+		return nil, errMethodNotFound
 	}
 	switch op {
 	case push:
-		return nil, pushNotSupported
+		return nil, errPush
 	case send, streamSend:
 		return c.send(op == streamSend)
 	}
@@ -222,10 +222,10 @@ func (c *call) send(stream bool) (any, error) {
 	}
 	m := p.Message
 	if !declared(c.r, m.Extensions) {
-		return nil, extensionRequired
+		return nil, errExtensionRequired
 	}
 	if given(p.Configuration.Push1) || given(p.Configuration.Push0) {
-		return nil, pushNotSupported
+		return nil, errPush
 	}
 	switch {
 	case m.MessageID == "" || len(m.MessageID) > 255:
@@ -235,7 +235,7 @@ func (c *call) send(stream bool) (any, error) {
 	case c.version == v03 && m.Kind != "message":
 		return nil, invalidParams(`message.kind must be "message"`)
 	case m.TaskID != "":
-		return nil, notAContinuation
+		return nil, errNotAContinuation
 	case m.ContextID != "": // A2A 1.0 §3.4.1: who cannot accept one must refuse it
 		return nil, invalidParams("message.contextId: each friend request is a context of its own; leave it out")
 	case len(m.Parts) == 0:

@@ -37,21 +37,21 @@ func standard(code int, kind error, message string) *rpcError {
 }
 
 var (
-	parseError        = standard(-32700, a2a.ErrParseError, "the body is no JSON text")
-	invalidRequest    = standard(-32600, a2a.ErrInvalidRequest, "not a JSON-RPC 2.0 request")
-	methodNotFound    = standard(-32601, a2a.ErrMethodNotFound, "there is no such method in this A2A version")
-	taskNotFound      = standard(-32001, a2a.ErrTaskNotFound, "task not found")
-	taskNotCancelable = standard(-32002, a2a.ErrTaskNotCancelable, "the task has ended and cannot be canceled")
-	pushNotSupported  = standard(-32003, a2a.ErrPushNotificationNotSupported, "push notifications are not supported")
-	unsupported       = standard(-32004, a2a.ErrUnsupportedOperation, "this operation is not supported")
-	notAContinuation  = standard(-32004, a2a.ErrUnsupportedOperation, "a friend request takes no further messages; send a new one without taskId")
-	contentType       = standard(-32005, a2a.ErrUnsupportedContentType, "this agent takes one data part, a friend request, and no work; work is handed over through MCP once a person has approved")
-	bodyType          = standard(-32005, a2a.ErrUnsupportedContentType, "the body must be application/json")
-	extensionRequired = standard(-32008, a2a.ErrExtensionSupportRequired, "declare "+Extension+" in A2A-Extensions")
-	versionUnknown    = standard(-32009, a2a.ErrVersionNotSupported, "supported A2A versions are 1.0 and 0.3")
+	errParseError        = standard(-32700, a2a.ErrParseError, "the body is no JSON text")
+	errInvalidRequest    = standard(-32600, a2a.ErrInvalidRequest, "not a JSON-RPC 2.0 request")
+	errMethodNotFound    = standard(-32601, a2a.ErrMethodNotFound, "there is no such method in this A2A version")
+	errTaskNotFound      = standard(-32001, a2a.ErrTaskNotFound, "task not found")
+	errTaskNotCancelable = standard(-32002, a2a.ErrTaskNotCancelable, "the task has ended and cannot be canceled")
+	errPush              = standard(-32003, a2a.ErrPushNotificationNotSupported, "push notifications are not supported")
+	errUnsupported       = standard(-32004, a2a.ErrUnsupportedOperation, "this operation is not supported")
+	errNotAContinuation  = standard(-32004, a2a.ErrUnsupportedOperation, "a friend request takes no further messages; send a new one without taskId")
+	errContentType       = standard(-32005, a2a.ErrUnsupportedContentType, "this agent takes one data part, a friend request, and no work; work is handed over through MCP once a person has approved")
+	errBodyType          = standard(-32005, a2a.ErrUnsupportedContentType, "the body must be application/json")
+	errExtensionRequired = standard(-32008, a2a.ErrExtensionSupportRequired, "declare "+Extension+" in A2A-Extensions")
+	errVersionUnknown    = standard(-32009, a2a.ErrVersionNotSupported, "supported A2A versions are 1.0 and 0.3")
 )
 
-// notFound is the reason of refusal.NotFound, which about tasks is taskNotFound.
+// notFound is the reason of refusal.NotFound, which about tasks is errTaskNotFound.
 var notFound = strings.ToUpper(string(refusal.NotFound))
 
 func invalidParams(message string) *rpcError {

@@ -2,7 +2,6 @@ package a2a
 
 import (
 	"context"
-	"crypto/ed25519"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -75,14 +74,14 @@ func (o one) Withdraw(context.Context, friend.Asker, uuid.UUID) (friend.Request,
 func (o one) Follow(uuid.UUID) (<-chan struct{}, func())                 { return nil, func() {} }
 func (o one) Held(context.Context, friend.Asker) ([]friend.Grant, error) { return nil, nil }
 
-type cardKey struct{ private ed25519.PrivateKey }
+type cardKey struct{}
 
-func (k cardKey) Sign(_ context.Context, card []byte) (string, string, error) {
+func (cardKey) Sign(_ context.Context, card []byte) (string, string, error) {
 	_, err := jcs.Transform(card)
 	return "protected", "signature", err
 }
 
-func (k cardKey) Public(context.Context) ([]jose.JSONWebKey, error) { return nil, nil }
+func (cardKey) Public(context.Context) ([]jose.JSONWebKey, error) { return nil, nil }
 
 func handlerOf(p persona.Persona) *Handler {
 	return New(Deps{

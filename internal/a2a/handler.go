@@ -132,7 +132,7 @@ func (h *Handler) rpc(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, provenance.MaxBody+1))
 	if err != nil {
-		call.fail(parseError)
+		call.fail(errParseError)
 		return
 	}
 	call.serve(body)

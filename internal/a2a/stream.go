@@ -31,7 +31,7 @@ func (c *call) subscribe(who friend.Asker) (any, error) {
 		return nil, asTask(err)
 	}
 	if stateOf[req.State].Terminal() {
-		return nil, unsupported // A2A 1.0 §3.1.6: a terminal task cannot be subscribed to
+		return nil, errUnsupported // A2A 1.0 §3.1.6: a terminal task cannot be subscribed to
 	}
 	_, token, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
 	return nil, c.stream(req, who, token)

@@ -28,7 +28,7 @@ func (c *call) taskID() (uuid.UUID, error) {
 	}
 	id, err := uuid.Parse(p.ID)
 	if err != nil || len(p.ID) != 36 {
-		return uuid.Nil, taskNotFound
+		return uuid.Nil, errTaskNotFound
 	}
 	return id, nil
 }
@@ -61,9 +61,9 @@ func (c *call) cancel(who friend.Asker) (any, error) {
 func asTask(err error) error {
 	switch refusal.CodeOf(err) {
 	case refusal.NotFound:
-		return taskNotFound
+		return errTaskNotFound
 	case refusal.Conflict:
-		return taskNotCancelable
+		return errTaskNotCancelable
 	}
 	return err
 }
@@ -118,7 +118,7 @@ func (c *call) list(who friend.Asker) (any, error) {
 	if p.ContextID != "" { // each request is a context of its own
 		id, err := uuid.Parse(p.ContextID)
 		if err != nil {
-			return c.version.list(out), nil
+			return c.version.list(out), nil //nolint:nilerr // no context of ours, so it has no tasks
 		}
 		req, err := c.Friends.GetOwn(c.r.Context(), who, id)
 		if err != nil && refusal.CodeOf(err) != refusal.NotFound {

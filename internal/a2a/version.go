@@ -80,7 +80,7 @@ func (v version) dataOf(raw json.RawMessage) (json.RawMessage, error) {
 		}
 		switch {
 		case p.Kind == "text" || p.Kind == "file":
-			return nil, contentType
+			return nil, errContentType
 		case p.Kind != "data" || len(p.Data) == 0:
 			return nil, invalidParams("a part does not have the form of an A2A 0.3 part")
 		}
@@ -100,9 +100,9 @@ func (v version) dataOf(raw json.RawMessage) (json.RawMessage, error) {
 	case kinds != 1:
 		return nil, invalidParams("a part has exactly one of text, raw, url and data")
 	case len(p.Data) == 0:
-		return nil, contentType
+		return nil, errContentType
 	case p.MediaType != "" && p.MediaType != "application/json":
-		return nil, contentType
+		return nil, errContentType
 	}
 	return p.Data, nil
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // Problem is an RFC 9457 problem detail with our two members.
-type Problem struct {
+type Problem struct { //nolint:errname // RFC 9457 calls it a problem
 	Type      string `json:"type" example:"about:blank" doc:"Always about:blank; switch on code."`
 	Title     string `json:"title" example:"Conflict"`
 	Status    int    `json:"status" example:"409"`

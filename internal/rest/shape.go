@@ -113,7 +113,7 @@ func optional(id uuid.UUID) *uuid.UUID {
 }
 
 // whoMayAsk is "anyone", "nobody" or a list of issuers on the wire.
-type whoMayAsk struct{ persona.WhoMayAsk }
+type whoMayAsk struct{ persona.WhoMayAsk } //nolint:recvcheck // encoding/json wants the one so and the other so
 
 // Schema says so in the document.
 func (whoMayAsk) Schema(huma.Registry) *huma.Schema {

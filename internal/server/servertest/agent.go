@@ -56,34 +56,26 @@ func (a *Agent) Part(t testing.TB, h Home, wish provenance.Request) json.RawMess
 func (a *Agent) idToken(t testing.TB, nonce string) string {
 	t.Helper()
 	const redirect = "http://127.0.0.1:7777/callback"
-	verifier := rand.Text()
-	sum := sha256.Sum256([]byte(verifier))
-	client := &http.Client{Timeout: 10 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	issuer := &Person{t: t, base: a.i.Issuer.Issuer(), client: a.i.Stranger(t, "").client}
 	var conf struct {
 		Authorize string `json:"authorization_endpoint"`
 		Token     string `json:"token_endpoint"`
 	}
-	resp, err := client.Get(a.i.Issuer.Issuer() + "/.well-known/openid-configuration")
-	require.NoError(t, err)
-	require.NoError(t, json.NewDecoder(resp.Body).Decode(&conf))
-	require.NoError(t, resp.Body.Close())
-	resp, err = client.Get(conf.Authorize + "?" + url.Values{
+	issuer.Get("/.well-known/openid-configuration", &conf)
+	verifier := rand.Text()
+	sum := sha256.Sum256([]byte(verifier))
+	r := issuer.Do(http.MethodGet, conf.Authorize+"?"+url.Values{
 		"response_type": {"code"}, "client_id": {devidp.FriendClient}, "redirect_uri": {redirect}, "scope": {"openid email"}, "nonce": {nonce},
 		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"}, "prompt": {"none"}, "login_hint": {a.Name},
-	}.Encode())
+	}.Encode(), nil)
+	back, err := url.Parse(r.Header.Get("Location"))
 	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	back, err := resp.Location()
-	require.NoError(t, err)
-	resp, err = client.PostForm(conf.Token, url.Values{
-		"grant_type": {"authorization_code"}, "code": {back.Query().Get("code")}, "redirect_uri": {redirect}, "client_id": {devidp.FriendClient}, "code_verifier": {verifier},
-	})
-	require.NoError(t, err)
-	defer func() { _ = resp.Body.Close() }()
 	var got struct {
 		IDToken string `json:"id_token"`
 	}
-	require.NoError(t, json.NewDecoder(resp.Body).Decode(&got))
+	issuer.Do(http.MethodPost, conf.Token, url.Values{
+		"grant_type": {"authorization_code"}, "code": {back.Query().Get("code")}, "redirect_uri": {redirect}, "client_id": {devidp.FriendClient}, "code_verifier": {verifier},
+	}.Encode(), "Content-Type", "application/x-www-form-urlencoded").Into(t, &got)
 	require.NotEmpty(t, got.IDToken)
 	return got.IDToken
 }

@@ -46,7 +46,7 @@ func Start(t testing.TB, change ...func(*server.Config)) *Instance {
 	require.NoError(t, err)
 	residents, err := human.NewResidents([]string{"*"}, true)
 	require.NoError(t, err)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	i := &Instance{URL: "http://" + l.Addr().String(), Database: pgtest.URL(t), Issuer: idp}
 	i.Config = server.Config{
@@ -61,7 +61,7 @@ func Start(t testing.TB, change ...func(*server.Config)) *Instance {
 
 func (i *Instance) serve(t testing.TB, l net.Listener) {
 	t.Helper()
-	var out io.Writer = io.Discard
+	out := io.Discard
 	if testing.Verbose() {
 		out = os.Stderr
 	}

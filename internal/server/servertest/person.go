@@ -2,6 +2,7 @@ package servertest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -78,7 +79,7 @@ func (p *Person) Do(method, path string, body any, header ...string) Reply {
 	if strings.HasPrefix(path, "/") {
 		target = p.base + path
 	}
-	r, err := http.NewRequest(method, target, content)
+	r, err := http.NewRequestWithContext(context.Background(), method, target, content)
 	require.NoError(p.t, err)
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
