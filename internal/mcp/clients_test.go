@@ -21,7 +21,7 @@ func TestClientsFromOtherHands(t *testing.T) {
 	t.Parallel()
 	for name, dial := range map[string]func(*testing.T, client) foreign{
 		"mcp-go, newest":     func(t *testing.T, c client) foreign { return dialMCPGo(t, c) },
-		"mcp-go, 2025-11-25": func(t *testing.T, c client) foreign { return dialMCPGo(t, c, goclient.WithLegacyProtocolOnly()) },
+		"mcp-go, 2025-11-25": func(t *testing.T, c client) foreign { return dialMCPGo(t, c, goclient.WithLegacyProtocolOnly()) }, //nolint:staticcheck // clients of yesterday are the point
 		"Go SDK, newest":     func(t *testing.T, c client) foreign { return dialSDK(t, c, "") },
 		"Go SDK, 2025-11-25": func(t *testing.T, c client) foreign { return dialSDK(t, c, "2025-11-25") },
 		"Go SDK, 2025-03-26": func(t *testing.T, c client) foreign { return dialSDK(t, c, "2025-03-26") },

@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -106,7 +107,7 @@ func parseEnvelope(body []byte) (envelope, *rpcError) {
 		_, err = dec.ReadToken()
 	}
 	if err == nil {
-		if _, err = dec.ReadToken(); err == io.EOF {
+		if _, err = dec.ReadToken(); errors.Is(err, io.EOF) {
 			err = nil
 		} else {
 			err = io.ErrUnexpectedEOF

@@ -34,10 +34,10 @@ const maxRefresh = 4
 // whether or not such a tool exists.
 var errNoTool = errors.New("no such tool")
 
-// errNarrowToken ends a call that the endpoint allows and the token does not.
-type errNarrowToken struct{ want []string }
+// narrowTokenError ends a call that the endpoint allows and the token does not.
+type narrowTokenError struct{ want []string }
 
-func (errNarrowToken) Error() string { return "the token holds less than its endpoint" }
+func (narrowTokenError) Error() string { return "the token holds less than its endpoint" }
 
 // serve answers the message in body and gives the buffer back as soon as
 // nothing points into it.
@@ -123,7 +123,7 @@ func (x *exchange) call(c *call, err error) {
 
 // answer writes what a call came to.
 func (x *exchange) answer(o outcome) {
-	var narrow errNarrowToken
+	var narrow narrowTokenError
 	switch err := o.err; {
 	case err == nil:
 		x.result(o.result)

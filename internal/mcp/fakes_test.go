@@ -29,6 +29,9 @@ import (
 
 const modern = "2026-07-28"
 
+// unauthorized is the body of every 401, byte for byte.
+const unauthorized = `{"error":"invalid_token"}`
+
 var legacy = []string{"2025-11-25", "2025-06-18", "2025-03-26"}
 
 // fakeEndpoints knows endpoints and, for each, one token of the same name.
@@ -93,7 +96,6 @@ type fakeTodos struct {
 	endpoints *fakeEndpoints
 
 	mu      sync.Mutex
-	created []todo.New
 	asked   any
 	err     error
 	status  todo.Status

@@ -75,9 +75,8 @@ func next(t *testing.T, events <-chan event) event {
 	}
 }
 
-// TestListen_TellsOfTodosAndTools: a friend hears of each change of its own
-// todo and of its list of tools, and of nobody else's; the stream ends with the
-// endpoint.
+// TestListen_TellsOfTodosAndTools: a friend hears of each change of its own todo
+// and of its list of tools, and of nobody else's; the stream ends with the endpoint.
 func TestListen_TellsOfTodosAndTools(t *testing.T) {
 	t.Parallel()
 	i := newInstance(t)

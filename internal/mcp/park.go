@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -149,7 +150,8 @@ func (p *parked) watch(cancel context.CancelFunc) {
 		p.read = append(p.read, b[0])
 		return
 	}
-	if timeout, ok := err.(net.Error); !ok || !timeout.Timeout() {
+	var timeout net.Error
+	if !errors.As(err, &timeout) || !timeout.Timeout() {
 		p.gone = true
 		cancel()
 	}
@@ -280,12 +282,13 @@ func (p *parking) of(srv *http.Server) (context.Context, bool) {
 	defer p.mu.Unlock()
 	ending, ok := p.servers[srv]
 	if !ok {
-		ctx, cancel := context.WithCancel(context.Background())
-		srv.RegisterOnShutdown(cancel)
+		var end context.CancelFunc
+		ending, end = context.WithCancel(context.Background())
+		srv.RegisterOnShutdown(end)
 		if p.servers == nil {
 			p.servers = map[*http.Server]context.Context{}
 		}
-		p.servers[srv], ending = ctx, ctx
+		p.servers[srv] = ending //nolint:fatcontext // one a server, none within another
 	}
 	if ending.Err() != nil {
 		return nil, false

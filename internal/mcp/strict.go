@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"strconv"
+	"strings"
 
 	"switchboard/internal/refusal"
 )
@@ -35,7 +36,7 @@ func checkArguments(b []byte) error {
 			depth--
 		case c == '-' || c >= '0' && c <= '9':
 			start := i
-			for i+1 < len(b) && bytes.IndexByte([]byte("0123456789+-.eE"), b[i+1]) >= 0 {
+			for i+1 < len(b) && strings.IndexByte("0123456789+-.eE", b[i+1]) >= 0 {
 				i++
 			}
 			// Fifteen characters without an exponent always fit.

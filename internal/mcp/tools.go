@@ -121,5 +121,5 @@ func (c *call) narrowToken() error {
 		return nil
 	}
 	slices.Sort(want)
-	return errNarrowToken{want: slices.Compact(want)}
+	return narrowTokenError{want: slices.Compact(want)}
 }

@@ -20,7 +20,7 @@ func visibleJSON(b []byte) []byte {
 	out := make([]byte, at, len(b)+64)
 	copy(out, b)
 	for i := at; i < len(b); {
-		if b[i] < utf8.RuneSelf {
+		if b[i] < del {
 			out = append(out, b[i])
 			i++
 			continue
@@ -40,9 +40,12 @@ func visibleJSON(b []byte) []byte {
 	return out
 }
 
+// del is the only hidden character that JSON text holds in one byte.
+const del = 0x7f
+
 func firstHidden(b []byte) int {
 	for i := 0; i < len(b); {
-		if b[i] < utf8.RuneSelf {
+		if b[i] < del {
 			i++
 			continue
 		}

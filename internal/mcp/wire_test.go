@@ -65,7 +65,7 @@ func TestWithoutAGoodToken_OneAnswerWhateverTheCause(t *testing.T) {
 		for _, method := range []string{"tools/list", "tools/call", "nonsense"} {
 			r := c.rpc(method, nil)
 			require.Equal(t, http.StatusUnauthorized, r.status)
-			require.Equal(t, `{"error":"invalid_token"}`, r.text)
+			require.Equal(t, []byte(unauthorized), []byte(r.text))
 			require.Equal(t, `Bearer resource_metadata="`+strings.Replace(c.url, "/mcp/", "/.well-known/oauth-protected-resource/mcp/", 1)+`"`, r.header.Get("WWW-Authenticate"))
 			r.header.Del("Date")
 			r.header.Del("WWW-Authenticate")

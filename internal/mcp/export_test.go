@@ -1,0 +1,7 @@
+package mcp
+
+// VisibleJSON and Prose are for tests of the outside kind.
+var (
+	VisibleJSON = visibleJSON
+	Prose       = prose
+)
