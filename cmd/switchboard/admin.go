@@ -13,7 +13,7 @@ import (
 
 func newAdminCommand() *cobra.Command {
 	c := &cobra.Command{Use: "admin", Short: "What the operator of an instance does"}
-	c.AddCommand(newMigrateCommand(), newSealKeyCommand(), newCheckCommand())
+	c.AddCommand(newMigrateCommand(), newSealKeyCommand(), newCheckCommand(), newActivityCommand())
 	return c
 }
 
@@ -51,6 +51,30 @@ func newSealKeyCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		Run:   func(c *cobra.Command, _ []string) { fmt.Fprintln(c.OutOrStdout(), newSealKey()) },
 	}
+}
+
+func newActivityCommand() *cobra.Command {
+	var config string
+	var heads []string
+	verify := &cobra.Command{
+		Use:   "verify",
+		Short: "Find any change to the record of activity",
+		Long: `Recomputes the chain and its signatures, and prints the newest head. Note that head outside the database and give it to a later
+verification: only so it can be found that the end of the record was cut off.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := server.Load(config, os.Environ())
+			if err != nil {
+				return err
+			}
+			return server.VerifyActivity(c.Context(), cfg, heads, c.OutOrStdout())
+		},
+	}
+	verify.Flags().StringVar(&config, "config", os.Getenv("SWITCHBOARD_CONFIG"), "configuration file")
+	verify.Flags().StringSliceVar(&heads, "head", nil, "head that was noted earlier and must still be there")
+	c := &cobra.Command{Use: "activity", Short: "The record of what happened"}
+	c.AddCommand(verify)
+	return c
 }
 
 func newCheckCommand() *cobra.Command {

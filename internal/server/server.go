@@ -125,7 +125,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 	}
 	notices.Join(humans, friends)
 	events := activity.NewStore(s.pool)
-	signer, err := derivedKey(c.SealKeys[0], "activity heads")
+	signer, err := derivedKey(c.SealKeys[0], activityHeads)
 	if err != nil {
 		return err
 	}
@@ -200,6 +200,9 @@ func (s *Server) join(ctx context.Context, version string) error {
 	}
 	return nil
 }
+
+// activityHeads is the purpose of the key that signs the record's checkpoints.
+const activityHeads = "activity heads"
 
 // derivedKey makes a signing key of the operator's sealing key, so that an
 // operator has one secret to keep (RFC 5869).
