@@ -110,6 +110,7 @@ func TestList_PagesNewestFirstWithinTheFilter(t *testing.T) {
 	for name, list := range map[string]func() error{
 		"another owner's cursor":  func() error { _, _, err := store.List(ctx, bob, f, cursor, 3); return err },
 		"another filter's cursor": func() error { _, _, err := store.List(ctx, alice, activity.Filter{}, cursor, 3); return err },
+		"a kind that is none":     func() error { _, _, err := store.List(ctx, alice, activity.Filter{Kind: "a\x00"}, "", 3); return err },
 		"too much at once":        func() error { _, _, err := store.List(ctx, alice, f, "", 101); return err },
 	} {
 		require.Equal(t, refusal.InvalidArgument, refusal.CodeOf(list()), name)

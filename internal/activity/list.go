@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,6 +35,8 @@ const (
 	maxLimit     = 100
 )
 
+var kindForm = regexp.MustCompile(`^[a-z_.]{1,100}$`)
+
 // List returns an owner's events, the newest first, and the cursor of the next
 // page, empty when there is none. A limit of zero means 50; at most 100. A bad
 // limit or a cursor of another owner or filter is refused as an invalid argument.
@@ -43,6 +46,9 @@ func (s *Store) List(ctx context.Context, owner uuid.UUID, f Filter, cursor stri
 	}
 	if limit < 0 || limit > maxLimit {
 		return nil, "", refusal.Invalid("limit", "limit is 1 to %d", maxLimit)
+	}
+	if f.Kind != "" && !kindForm.MatchString(f.Kind) {
+		return nil, "", refusal.Invalid("kind", "kind is a noun, or noun.verb")
 	}
 	bind := postgres.BindCursor("activity", owner.String(), f.GrantID.String(), f.Kind, f.Object.String())
 	before, beforeID, err := startOf(bind, cursor)

@@ -95,6 +95,7 @@ var problemsOnce sync.Once
 // inside errors into a 500.
 func useProblems(log *slog.Logger) {
 	problemsOnce.Do(func() {
+		huma.ValidateStrictCasing = true // "Name" is no member
 		fromHuma := func(ctx context.Context, status int, msg string, errs ...error) huma.StatusError {
 			for _, err := range errs {
 				var e *refusal.Error

@@ -65,7 +65,8 @@ func New(d Deps) http.Handler {
 	config.DocsPath = ""     // our own page, from this origin alone
 	config.SchemasPath = ""
 	config.NoFormatFallback = false
-	config.Formats = map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat}
+	format := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshal}
+	config.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	config.Servers = []*huma.Server{{URL: d.PublicURL}}
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{

@@ -2,10 +2,12 @@ package rest
 
 import (
 	"encoding/json"
+	"errors"
 	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
 	"switchboard/internal/persona"
@@ -16,6 +18,18 @@ import (
 type Page struct {
 	Cursor string `query:"cursor" maxLength:"1024" doc:"The next_cursor of the page before."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50"`
+}
+
+var errTwoReadings = errors.New("the body holds a member twice, or text that is no valid Unicode")
+
+// unmarshal reads a body as encoding/json does, except where two readers could
+// see two things in it (RFC 7493): that is refused, so that what was checked is
+// what is kept and handed on.
+func unmarshal(b []byte, v any) error {
+	if json.Valid(b) && !jsontext.Value(b).IsValid() {
+		return errTwoReadings
+	}
+	return json.Unmarshal(b, v)
 }
 
 // list is every list's shape.

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"switchboard/internal/refusal"
 )
 
@@ -67,8 +69,13 @@ func long(field, s string, max int) error {
 	return plain(field, s)
 }
 
+// maxDepth bounds the nesting of a document, which is no recursion.
+const maxDepth = 64
+
 // document checks JSON of at most max bytes and returns it as text, nil when
-// there is none.
+// there is none. It is strict (RFC 7493): what one reader takes and another
+// refuses, a member twice or half a surrogate, would spoil every answer that it
+// stands in, and the leases of all todos beside it.
 func document(field string, raw json.RawMessage, max int64) (*string, error) {
 	if len(raw) == 0 {
 		return nil, nil
@@ -76,14 +83,37 @@ func document(field string, raw json.RawMessage, max int64) (*string, error) {
 	if int64(len(raw)) > max {
 		return nil, refusal.New(refusal.PayloadTooLarge, "%s is larger than %d bytes", field, max)
 	}
-	if !json.Valid(raw) || !utf8.Valid(raw) {
-		return nil, refusal.Invalid(field, "%s is not JSON", field)
+	if !jsontext.Value(raw).IsValid() {
+		return nil, refusal.Invalid(field, "%s is not JSON without doubt: a member twice, or text that is no valid Unicode, is refused", field)
+	}
+	if depthOf(raw) > maxDepth {
+		return nil, refusal.Invalid(field, "%s is nested deeper than %d", field, maxDepth)
 	}
 	if holdsNUL(raw) {
 		return nil, refusal.Invalid(field, "%s must not contain U+0000", field)
 	}
 	s := string(raw)
 	return &s, nil
+}
+
+// depthOf is how deep valid JSON is nested.
+func depthOf(raw []byte) (deepest int) {
+	depth, inString := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			depth++
+			deepest = max(deepest, depth)
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return deepest
 }
 
 // holdsNUL reports whether valid JSON has the escape \u0000 in a string.

@@ -138,6 +138,9 @@ func checkItems(n int) error {
 
 // newCreation checks an item as far as that needs no look at the database.
 func newCreation(n New, limits *scope.Limits) (*creation, error) {
+	if !scope.QueueName(n.Queue) { // a name of other characters would fail the whole batch
+		return nil, errNoQueue
+	}
 	if err := line("title", n.Title, maxTitle); err != nil {
 		return nil, err
 	}

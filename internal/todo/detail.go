@@ -77,6 +77,9 @@ type Filter struct {
 func (s *Store) List(ctx context.Context, owner uuid.UUID, f Filter, cursor string, limit int) ([]Detail, string, error) {
 	var queues []string
 	if f.Queue != "" {
+		if !scope.QueueName(f.Queue) {
+			return nil, "", nil // no queue has such a name
+		}
 		queues = []string{f.Queue}
 	}
 	bind := postgres.BindCursor("todos", owner.String(), f.Queue, string(f.State), f.GrantID.String())
