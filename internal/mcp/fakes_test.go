@@ -465,3 +465,11 @@ func (r reply) refused(t *testing.T) (code, message string) {
 	require.NotEmpty(t, e["message"], r.text)
 	return e["code"].(string), e["message"].(string)
 }
+
+// refusedToken requires the one answer to whoever has no good token.
+func (r reply) refusedToken(t *testing.T) {
+	t.Helper()
+	if r.status != http.StatusUnauthorized || r.text != unauthorized {
+		t.Fatalf("%d %s", r.status, r.text)
+	}
+}

@@ -254,47 +254,60 @@ func TestAnotherReplica_InTheMiddleOfAClientsLife(t *testing.T) {
 	}
 }
 
-// TestRevoked_NothingTakesEffectAfterwards: callers on two replicas hammer an
-// endpoint while it is revoked.
-func TestRevoked_NothingTakesEffectAfterwards(t *testing.T) {
+// TestChanged_NothingTakesEffectAfterwards: callers on three replicas hammer an
+// endpoint while its owner takes something away. Once that has answered, no
+// call that needs it takes effect on any replica. Run with -count for more.
+func TestChanged_NothingTakesEffectAfterwards(t *testing.T) {
 	t.Parallel()
 	i := newInstance(t)
+	second, _ := i.replica()
+	third, _ := i.replica()
+	revoked, paused, past := endpoint.Revoked, endpoint.Paused, time.Now().Add(-time.Second)
 	limits := scope.Defaults()
 	limits.MaxOpen, limits.PerHour = 1_000_000, 1_000_000
-	id, alice := i.friend(scope.Scope{Queues: []string{"reviews"}, Verbs: scope.Verbs(), Limits: limits})
-	second, _ := i.replica()
-	clients := []client{alice, i.at(second, id, alice.token)}
-	var revoked atomic.Bool
-	var acknowledged, after atomic.Int64
-	var wg sync.WaitGroup
-	for n := range 16 {
-		c := clients[n%2]
-		wg.Go(func() {
-			for k := 0; ; k++ {
-				late := revoked.Load()
-				r := c.tool("create_for", `{"queue":"reviews","title":"T","idempotency_key":"`+strconv.Itoa(n)+`-`+strconv.Itoa(k)+`"}`)
-				if late && r.status != http.StatusUnauthorized {
-					after.Add(1)
+	all := scope.Scope{Queues: []string{"builds", "reviews"}, Verbs: scope.Verbs(), Limits: limits}
+	otherQueue, otherVerb := all, all
+	otherQueue.Queues = []string{"builds"}
+	otherVerb.Verbs = []scope.Verb{scope.TodoStatus}
+	for name, change := range map[string]endpoint.Change{
+		"revoke": {State: &revoked}, "pause": {State: &paused}, "expire": {ExpiresAt: &past}, "narrow to another queue": {Scope: &otherQueue}, "narrow to another verb": {Scope: &otherVerb},
+	} {
+		id, alice := i.friend(all)
+		clients := []client{alice, i.at(second, id, alice.token), i.at(third, id, alice.token)}
+		var changed atomic.Bool
+		var acknowledged, after atomic.Int64
+		var wg sync.WaitGroup
+		for n := range 24 {
+			c := clients[n%3]
+			wg.Go(func() {
+				for k := 0; ; k++ {
+					late := changed.Load()
+					r := c.tool("create_for", `{"queue":"reviews","title":"T","idempotency_key":"`+strconv.Itoa(n)+`-`+strconv.Itoa(k)+`"}`)
+					if !strings.Contains(r.text, `"structuredContent":{"todo_id"`) {
+						return
+					}
+					acknowledged.Add(1)
+					if late {
+						after.Add(1)
+						return
+					}
 				}
-				if r.status != http.StatusOK {
-					return
-				}
-				acknowledged.Add(1)
-			}
+			})
+		}
+		time.AfterFunc(100*time.Millisecond, func() {
+			i.change(id, change)
+			changed.Store(true)
 		})
+		wg.Wait()
+		require.True(t, changed.Load(), name)
+		require.Zero(t, after.Load(), name)
+		var stored int64
+		require.NoError(t, i.first.pool.QueryRow(t.Context(), `SELECT count(*) FROM todo_live l JOIN endpoint e ON e.owner = l.owner AND e.line = l.line WHERE e.id = $1`, id).Scan(&stored), name)
+		require.Equal(t, acknowledged.Load(), stored, "%s: what was acknowledged is there, and nothing else", name)
 	}
-	time.AfterFunc(200*time.Millisecond, func() {
-		state := endpoint.Revoked
-		i.change(id, endpoint.Change{State: &state})
-		revoked.Store(true)
-	})
-	wg.Wait()
-	require.True(t, revoked.Load())
-	require.Zero(t, after.Load())
-	var stored int64
-	require.NoError(t, i.first.pool.QueryRow(t.Context(), `SELECT count(*) FROM todo_live`).Scan(&stored))
-	require.Equal(t, acknowledged.Load(), stored, "what was acknowledged is there, and nothing else")
+	id, alice := i.friend(all)
+	i.change(id, endpoint.Change{State: &revoked})
 	gone, unknown := alice.rpc("tools/list", nil), i.at(i.first, newID(), alice.token).rpc("tools/list", nil)
-	require.Equal(t, http.StatusUnauthorized, gone.status)
-	require.Equal(t, gone.text, unknown.text)
+	gone.refusedToken(t)
+	unknown.refusedToken(t)
 }

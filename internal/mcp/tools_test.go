@@ -328,8 +328,7 @@ func TestAStaleCallerIsResolvedAnew(t *testing.T) {
 	require.Equal(t, -32602, stale(func(c *endpoint.Caller) { c.Endpoint.Scope.Verbs = []scope.Verb{scope.CreateFor} }).Error.Code)
 	b.endpoints.change("peer", func(c *endpoint.Caller) { c.Endpoint.Scope.Verbs = scope.Verbs() })
 	r := stale(func(c *endpoint.Caller) { c.Endpoint.State = endpoint.Revoked })
-	require.Equal(t, http.StatusUnauthorized, r.status)
-	require.Equal(t, []byte(unauthorized), []byte(r.text))
+	r.refusedToken(t)
 }
 
 func TestErrorsOfTheDomainAreResults(t *testing.T) {

@@ -64,8 +64,7 @@ func TestWithoutAGoodToken_OneAnswerWhateverTheCause(t *testing.T) {
 	for _, c := range callers {
 		for _, method := range []string{"tools/list", "tools/call", "nonsense"} {
 			r := c.rpc(method, nil)
-			require.Equal(t, http.StatusUnauthorized, r.status)
-			require.Equal(t, []byte(unauthorized), []byte(r.text))
+			r.refusedToken(t)
 			require.Equal(t, `Bearer resource_metadata="`+strings.Replace(c.url, "/mcp/", "/.well-known/oauth-protected-resource/mcp/", 1)+`"`, r.header.Get("WWW-Authenticate"))
 			r.header.Del("Date")
 			r.header.Del("WWW-Authenticate")
