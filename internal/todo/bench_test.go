@@ -162,7 +162,7 @@ func TestCompare(t *testing.T) {
 		require.NoError(t, err)
 		rate(t, counts[0], length, st.lifecycle)
 		require.NoError(t, pprof.StartCPUProfile(w))
-		fmt.Printf("profiled: %.0f/s\n", rate(t, counts[0], 3*length, st.lifecycle))
+		fmt.Printf("profiled: %.0f/s\n", rate(t, counts[0], 6*length, st.lifecycle))
 		pprof.StopCPUProfile()
 		return
 	}

@@ -84,6 +84,33 @@ func inOrder[H holding](items []H) []H {
 	})
 }
 
+// lockHeld queues the lock of the rows of all items that name a lease, in the order
+// of their keys.
+func (r *round) lockHeld(b *pgx.Batch) {
+	var all []holding
+	for _, e := range r.endings {
+		all = append(all, e)
+	}
+	for _, c := range r.completions {
+		all = append(all, c)
+	}
+	for _, x := range r.beats {
+		all = append(all, x)
+	}
+	if len(all) == 0 {
+		return
+	}
+	all = inOrder(all)
+	owners, ids := make([][16]byte, len(all)), make([][16]byte, len(all))
+	for i, h := range all {
+		a, id, _ := h.row()
+		owners[i], ids[i] = a.owner, id
+	}
+	b.Queue(`
+		SELECT FROM unnest($1::uuid[], $2::uuid[]) AS i(owner, id),
+			LATERAL (SELECT FROM todo_live l WHERE l.owner = i.owner AND l.id = i.id LIMIT 1 FOR UPDATE) x`, owners, ids)
+}
+
 // explainHeld decides the items on whose rows the statements did not act.
 func explainHeld(ctx context.Context, conn *pgxpool.Conn, r *round) error {
 	var open []holding

@@ -131,7 +131,7 @@ func (s *Store) execute(ctx context.Context, works []*work) ([]postgres.Result[s
 			fail(r, refusal.New(refusal.Unavailable, "this todo is being changed by too many at once; repeat the call"))
 			break
 		}
-		committed, err := s.carryOut(ctx, r)
+		committed, err := s.carryOut(ctx, r, try > 0)
 		anything = anything || committed
 		if err == nil {
 			continue
@@ -156,8 +156,10 @@ func (s *Store) execute(ctx context.Context, works []*work) ([]postgres.Result[s
 }
 
 // carryOut runs one transaction, a pipeline of all kinds' statements, and decides
-// every item that it can. committed tells whether it took effect despite an error.
-func (s *Store) carryOut(ctx context.Context, r *round) (committed bool, err error) {
+// every item that it can. A statement misses a row that changes between its snapshot
+// and its lock; with lockFirst the rows are locked by a statement of their own, and
+// nothing is missed. committed tells whether it took effect despite an error.
+func (s *Store) carryOut(ctx context.Context, r *round, lockFirst bool) (committed bool, err error) {
 	conn, err := s.writers.Acquire(ctx)
 	if err != nil {
 		return false, fmt.Errorf("acquire a connection: %w", err)
@@ -167,6 +169,9 @@ func (s *Store) carryOut(ctx context.Context, r *round) (committed bool, err err
 	b := &pgx.Batch{}
 	looks := s.lanes.begin(r)
 	r.lock(b)
+	if lockFirst {
+		r.lockHeld(b)
+	}
 	r.queueCreates(b, looks)
 	r.queueEndings(b)
 	r.queueCompletions(b)
