@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -18,20 +19,27 @@ func newAdminCommand() *cobra.Command {
 }
 
 func newMigrateCommand() *cobra.Command {
-	var database string
+	var database, config string
 	c := &cobra.Command{
 		Use:   "migrate",
 		Short: "Bring the database to this program's schema",
 		Long:  "Brings the database to this program's schema, under an advisory lock. Needs a direct connection, past any pooler, and a role that may create tables.",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if database == "" && config != "" {
+				cfg, err := server.Load(config, os.Environ())
+				if err != nil {
+					return err
+				}
+				database = cmp.Or(cfg.DirectDatabaseURL, cfg.DatabaseURL)
+			}
 			for _, name := range []string{"SWITCHBOARD_DIRECT_DATABASE_URL", "SWITCHBOARD_DATABASE_URL"} {
 				if database == "" {
 					database = os.Getenv(name)
 				}
 			}
 			if database == "" {
-				return errors.New("give --database-url, or set SWITCHBOARD_DATABASE_URL")
+				return errors.New("give --database-url or --config, or set SWITCHBOARD_DATABASE_URL")
 			}
 			if err := postgres.Migrate(c.Context(), database); err != nil {
 				return err
@@ -40,7 +48,8 @@ func newMigrateCommand() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&database, "database-url", "", "postgres://…")
+	c.Flags().StringVar(&database, "database-url", "", "postgres://…, of a role that may create tables")
+	c.Flags().StringVar(&config, "config", os.Getenv("SWITCHBOARD_CONFIG"), "configuration file, whose database is meant without --database-url")
 	return c
 }
 

@@ -45,7 +45,7 @@ func newRootCommand() *cobra.Command {
 
 Look around:            switchboard dev
 See the whole loop:     switchboard demo
-Run an instance:        switchboard admin check && switchboard admin migrate && switchboard serve
+Run an instance:        switchboard admin migrate && switchboard admin check && switchboard serve
 Ask for friendship:     switchboard friend request <URL of a card, persona or instance>
 Hand over work:         switchboard connect <endpoint> for an MCP client, switchboard friend call without one
 Look after your own:    switchboard login <instance>, then inbox, grants, todos, personas, endpoints`,
