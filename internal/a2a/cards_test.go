@@ -247,10 +247,13 @@ func TestTheCatalogHoldsListedPersonasOnly(t *testing.T) {
 	require.Equal(t, http.StatusOK, s.Do(http.MethodGet, "/a2a/unlisted/.well-known/agent-card.json", nil).Status)
 
 	const from = "X-Forwarded-For"
-	for range 120 {
-		require.Equal(t, http.StatusOK, s.Do(http.MethodGet, "/.well-known/api-catalog", nil, from, "192.0.2.1").Status)
+	var over servertest.Reply
+	for n := range 1000 { // while this runs, two a second come back
+		if over = s.Do(http.MethodGet, "/.well-known/api-catalog", nil, from, "192.0.2.1"); over.Status != http.StatusOK {
+			require.GreaterOrEqual(t, n, 120)
+			break
+		}
 	}
-	over := s.Do(http.MethodGet, "/.well-known/api-catalog", nil, from, "192.0.2.1")
 	require.Equal(t, http.StatusTooManyRequests, over.Status)
 	require.NotEmpty(t, over.Header.Get("Retry-After"))
 	require.Equal(t, http.StatusOK, s.Do(http.MethodGet, "/.well-known/api-catalog", nil, from, "192.0.2.2").Status)

@@ -3,6 +3,7 @@ package a2a_test
 import (
 	"encoding/json"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"switchboard/internal/postgres/pgtest"
+	"switchboard/internal/server"
 	"switchboard/internal/server/servertest"
 )
 
@@ -372,4 +374,31 @@ func TestOffAnswersAsUnknown(t *testing.T) {
 		require.Contains(t, catalog, "/a2a/reviewer/")
 		require.NotContains(t, catalog, "sleeper")
 	})
+}
+
+// TestAnAddressIsHeldBack: 120 requests a minute before anything is verified;
+// then 429, with the time to wait in the header and in the error's details.
+func TestAnAddressIsHeldBack(t *testing.T) {
+	t.Parallel()
+	b := &bundle{t: t, v: servertest.V1, i: servertest.Start(t, func(c *server.Config) {
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	})}
+	b.home = b.i.SignIn(t, "bob").Publish("reviewer")
+	send := func(from string) servertest.Answer {
+		return b.call("", b.v.Send, with(b.v.Message(map[string]any{"type": "work"})), "X-Forwarded-For", from)
+	}
+	var over servertest.Answer
+	for n := range 1000 { // while this runs, two a second come back
+		if over = send("192.0.2.1"); over.Status != http.StatusOK {
+			require.GreaterOrEqual(t, n, 120)
+			break
+		}
+		b.refused("no friend request", invalid, over)
+	}
+	b.refused("one too many", refusal{status: 429, code: -32602, reason: "RATE_LIMITED", domain: "switchboard"}, over)
+	require.Len(t, over.Error.Data, 2)
+	require.Equal(t, "type.googleapis.com/google.rpc.RetryInfo", over.Error.Data[1].Type)
+	require.Equal(t, over.Header.Get("Retry-After")+"s", over.Error.Data[1].Retry)
+	b.refused("another address", invalid, send("192.0.2.2"))
+	b.refused("loopback, in development", invalid, b.call("", b.v.Send, with(b.v.Message(map[string]any{"type": "work"}))))
 }

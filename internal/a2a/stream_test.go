@@ -23,12 +23,19 @@ type event struct {
 
 // follow opens a stream and returns its events one by one; "" is its end.
 func (b *bundle) follow(bearer, method string, params any) func() event {
+	b.t.Helper()
+	return b.followAt(strings.TrimPrefix(b.i.URL, "http://"), bearer, method, params)
+}
+
+// followAt is follow at one process of the instance.
+func (b *bundle) followAt(address, bearer, method string, params any) func() event {
 	t, v := b.t, b.v
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": "s", "method": method, "params": params})
 	require.NoError(t, err)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.resource(), strings.NewReader(string(body)))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/a2a/"+b.home.Slug, strings.NewReader(string(body)))
 	require.NoError(t, err)
+	r.Host = strings.TrimPrefix(b.i.URL, "http://")
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("A2A-Version", v.Version)
 	r.Header.Set(v.ExtensionHeaderName, servertest.Extension)
@@ -156,4 +163,34 @@ func TestAStreamEndsWithItsToken(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, b.call(bearer, b.v.Get, map[string]any{"id": task.ID}).Status)
 	b.decide(task.ID, "approve", map[string]any{})
 	require.Equal(t, event{}, next())
+}
+
+// TestAStreamLivesOnAnyProcess: a decision on one process reaches a stream on
+// another, and when that one is restarted the requester subscribes again
+// anywhere and misses nothing.
+func TestAStreamLivesOnAnyProcess(t *testing.T) {
+	t.Parallel()
+	b := setup(t, servertest.V1)
+	alice, carol := b.i.Agent(t, "alice"), b.i.Agent(t, "carol")
+	other, _ := b.i.Replica(t)
+	doomed, kill := b.i.Replica(t)
+
+	task := alice.Ask(t, b.v, b.home)
+	bearer := alice.Token(t, b.resource())
+	elsewhere := b.followAt(other, bearer, b.v.Subscribe, map[string]any{"id": task.ID})
+	require.Equal(t, "task", elsewhere().Kind)
+	b.decide(task.ID, "approve", map[string]any{})
+	require.Equal(t, "artifact-update", elsewhere().Kind)
+	require.Equal(t, b.v.Completed, elsewhere().State)
+
+	task = carol.Ask(t, b.v, b.home)
+	bearer = carol.Token(t, b.resource())
+	cut := b.followAt(doomed, bearer, b.v.Subscribe, map[string]any{"id": task.ID})
+	require.Equal(t, "task", cut().Kind)
+	kill()
+	require.Equal(t, event{}, cut(), "the process that ended has ended its streams")
+	again := b.followAt(other, bearer, b.v.Subscribe, map[string]any{"id": task.ID})
+	require.Equal(t, event{Kind: "task", ID: task.ID, State: b.v.Submitted}, again())
+	b.decide(task.ID, "decline", map[string]any{})
+	require.Equal(t, b.v.Rejected, again().State)
 }

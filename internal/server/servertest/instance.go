@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
@@ -59,7 +60,17 @@ func Start(t testing.TB, change ...func(*server.Config)) *Instance {
 	return i
 }
 
-func (i *Instance) serve(t testing.TB, l net.Listener) {
+// Replica starts another process of the instance and returns the address at
+// which it listens; Host stays the instance's, as behind a balancer. end stops
+// it, at the latest when the test ends.
+func (i *Instance) Replica(t testing.TB) (address string, end func()) {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return l.Addr().String(), i.serve(t, l)
+}
+
+func (i *Instance) serve(t testing.TB, l net.Listener) (end func()) {
 	t.Helper()
 	out := io.Discard
 	if testing.Verbose() {
@@ -71,8 +82,10 @@ func (i *Instance) serve(t testing.TB, l net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
-	t.Cleanup(func() {
+	end = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(t, <-ended)
 	})
+	t.Cleanup(end)
+	return end
 }
