@@ -12,6 +12,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2apb/v1"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -279,6 +280,9 @@ func TestTheExtendedCardShowsTheCallersOwnGrants(t *testing.T) {
 			_, public := b.card(map[string]string{"1.0": cardsV1, "0.3": cardsV03}[v.Version])
 			require.ElementsMatch(t, keys(public), keys(card))
 			params := card["capabilities"].(map[string]any)["extensions"].([]any)[0].(map[string]any)["params"].(map[string]any)
+			schema, err := jsonschema.NewCompiler().Compile("../../specs/friend-request/params.schema.json")
+			require.NoError(t, err)
+			require.NoError(t, schema.Validate(params))
 			return params["grants"].([]any)
 		}
 		require.Empty(t, extended(), "nothing is granted yet")
