@@ -246,6 +246,11 @@ func limitsOf(given map[string]int64) (scope.Partial, error) {
 	return p, nil
 }
 
+func limitWords(l scope.Limits) string {
+	return fmt.Sprintf("%d open at once, %d an hour, payload up to %d bytes, priority up to %d, %d days ahead, for %d days",
+		l.MaxOpen, l.PerHour, l.MaxPayloadBytes, l.MaxPriority, l.MaxDelayDays, l.ExpiresInDays)
+}
+
 func showAsk(w io.Writer, a requester.Ask) {
 	verbs := make([]string, 0, len(a.Scope.Verbs))
 	for _, v := range a.Scope.Verbs {
@@ -258,9 +263,8 @@ func showAsk(w io.Writer, a requester.Ask) {
 	fmt.Fprintf(t, "why\t%s\n", plain(a.Reason))
 	fmt.Fprintf(t, "queues\t%s\n", strings.Join(a.Scope.Queues, ", "))
 	fmt.Fprintf(t, "verbs\t%s\n", strings.Join(verbs, ", "))
-	if l := asked.Limits; err == nil {
-		fmt.Fprintf(t, "limits\t%d open at once, %d an hour, payload up to %d bytes, priority up to %d, %d days ahead, for %d days\n",
-			l.MaxOpen, l.PerHour, l.MaxPayloadBytes, l.MaxPriority, l.MaxDelayDays, l.ExpiresInDays)
+	if err == nil {
+		fmt.Fprintf(t, "limits\t%s\n", limitWords(asked.Limits))
 	}
 	if a.Supersedes != "" {
 		fmt.Fprintf(t, "renews\t%s\n", plain(a.Supersedes))

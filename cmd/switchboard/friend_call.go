@@ -46,7 +46,7 @@ func newFriendCallCommand(shared *friendFlags) *cobra.Command {
 				return fmt.Errorf("%w; there are: %s", err, strings.Join(tools(c, endpoint), ", "))
 			}
 			if err != nil {
-				return err
+				return graspable(err)
 			}
 			if refused := got.Refusal(); refused != nil {
 				return refused

@@ -70,11 +70,8 @@ func tellUse(c *cobra.Command, q *requester.Requester, r *requester.Request) err
 		return err
 	}
 	got, err := endpoint.Call(c.Context(), "whoami", nil)
-	if refusal.CodeOf(err) == refusal.Forbidden {
-		return errors.New("the grant does not work now: it was revoked, paused, has ended or expired")
-	}
 	if err != nil {
-		return err
+		return graspable(err)
 	}
 	var who struct {
 		Used struct {
@@ -86,6 +83,14 @@ func tellUse(c *cobra.Command, q *requester.Requester, r *requester.Request) err
 		fmt.Fprintf(c.ErrOrStderr(), "The grant works: %d of your todos are open, %d were made this hour.\n", who.Used.Open, who.Used.ThisHour)
 	}
 	return nil
+}
+
+// graspable says what an endpoint's one answer to whoever has no authority may mean.
+func graspable(err error) error {
+	if refusal.CodeOf(err) == refusal.Forbidden {
+		return errors.New("the grant does not work now: it was revoked, paused, has ended or expired")
+	}
+	return err
 }
 
 func newFriendListCommand(shared *friendFlags) *cobra.Command {
@@ -218,6 +223,7 @@ func (f *friendFlags) printRequest(w io.Writer, r *requester.Request, client str
 		verbs = append(verbs, string(v))
 	}
 	fmt.Fprintf(w, "granted: %s on %s, until %s\n", plain(strings.Join(verbs, ", ")), plain(strings.Join(r.Grant.Scope.Queues, ", ")), r.Grant.ExpiresAt.Format(time.DateOnly))
+	fmt.Fprintf(w, "limits: %s\n", limitWords(r.Grant.Scope.Limits))
 	fmt.Fprintf(w, "endpoint: %s\n", plain(r.Grant.Endpoint))
 	for i, config := range f.configs(r) {
 		if config.Client == client || client == "" && i == 0 {

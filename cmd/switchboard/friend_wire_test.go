@@ -200,6 +200,8 @@ func TestFriend_FromAskingToWorkAndRevocation(t *testing.T) {
 	require.Contains(t, text, "switchboard friend request", "a new one is the next step")
 	_, _, err = c.friend("status")
 	require.ErrorContains(t, err, "the grant does not work now")
+	_, _, err = c.friend("call", "whoami")
+	require.ErrorContains(t, err, "the grant does not work now")
 }
 
 func TestFriend_ARenewalGoesOnUnderTheOldConfiguration(t *testing.T) {
