@@ -27,6 +27,7 @@ type benchOptions struct {
 	drain   int // todos and jobs of one drain
 	waiters int
 	samples int    // of wake-ups, and of claims, in a round
+	callers []int  // at which raw and store are compared
 	profile string // directory for profiles of the server process
 	costs   bool   // tell what each statement costs the database
 }
@@ -78,6 +79,7 @@ func newBenchCommand() *cobra.Command {
 	f.IntVar(&o.done, "done", 5000, "thousands of finished todos in the large database")
 	f.IntVar(&o.drain, "drain", 60_000, "todos, and jobs, of one drain")
 	f.IntVar(&o.waiters, "waiters", 2500, "waiting calls of bytes_per_waiter")
+	f.IntSliceVar(&o.callers, "callers", []int{1, 4, 16, most}, "numbers of callers at which raw and store are compared")
 	f.IntVar(&o.samples, "samples", 1000, "wake-ups of each kind in a round; of claims as many and half again")
 	f.StringVar(&o.profile, "profile", "", "write CPU profiles of the server process under MCP load into this directory")
 	f.BoolVar(&o.costs, "costs", false, "tell what each statement costs, by pg_stat_statements (slows the database down a little)")
@@ -133,6 +135,7 @@ func runBench(ctx context.Context, o benchOptions, out io.Writer) (err error) {
 	if err := b.describe(ctx, b.store.pool); err != nil {
 		return err
 	}
+	var failed []error
 	for _, e := range experiments() {
 		if len(o.only) > 0 && !slices.Contains(o.only, e.name) {
 			continue
@@ -140,7 +143,12 @@ func runBench(ctx context.Context, o benchOptions, out io.Writer) (err error) {
 		began := time.Now()
 		b.saying("%s: %s", e.name, e.about)
 		if err := e.run(ctx, b); err != nil {
-			return fmt.Errorf("%s: %w", e.name, err)
+			// The others still say something.
+			failed = append(failed, fmt.Errorf("%s: %w", e.name, err))
+			b.saying("  failed: %v", err)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		b.number("seconds_"+e.name, time.Since(began).Seconds())
 	}
@@ -157,7 +165,7 @@ func runBench(ctx context.Context, o benchOptions, out io.Writer) (err error) {
 		}
 		fmt.Fprintln(out, "written to", o.json)
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // rate measures what callers reach, and what a lifecycle costs in processor time.
@@ -179,8 +187,10 @@ func (b *bench) rate(ctx context.Context, name string, f func() (measured, error
 	n := m.rate() * (m.Seconds + warm.Seconds())
 	cost := after.minus(before)
 	b.number(name, m.rate())
-	b.number(name+"_cpu_us_database", float64(cost.database.Microseconds())/n)
-	b.number(name+"_cpu_us_ours", float64(cost.ours.Microseconds())/n)
+	database, ours := float64(cost.database.Microseconds())/n, float64(cost.ours.Microseconds())/n
+	b.number(name+"_cpu_us_database", database)
+	b.number(name+"_cpu_us_ours", ours)
+	b.saying("    %-10s %6.0f/s; each %4.0f µs of the database's processor time, %4.0f µs of ours", name, m.rate(), database, ours)
 	return m.rate(), ctx.Err()
 }
 
@@ -211,15 +221,10 @@ func (b *bench) storeRate(ctx context.Context, callers int) (float64, error) {
 // from round to round.
 func runAlone(ctx context.Context, b *bench) error {
 	for round := range b.rounds {
-		for _, callers := range []int{1, 4, 16, most} {
+		for _, callers := range b.callers {
 			raw, store, err := inTurn(round, func() (float64, error) { return b.rawRate(ctx, callers) }, func() (float64, error) { return b.storeRate(ctx, callers) })
 			if err != nil {
 				return err
-			}
-			b.saying("  %2d callers: raw %.0f/s, store %.0f/s, ratio %.2f", callers, raw, store, store/raw)
-			if callers == 16 {
-				b.number("store_over_raw_c16", store/raw)
-				continue
 			}
 			b.figure(fmt.Sprintf("store_over_raw_c%d", callers), store/raw)
 		}
@@ -283,7 +288,6 @@ func runOverMCP(ctx context.Context, b *bench) error {
 			if err != nil {
 				return err
 			}
-			b.saying("  %s: raw %.0f/s, ours %.0f/s", w.name, raw, ours)
 			b.figure(w.figure, ours/raw)
 		}
 	}

@@ -26,12 +26,16 @@ func runDrain(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer in.close()
+	f, err := in.newFilling(ctx)
+	if err != nil {
+		return err
+	}
 	for round := range b.rounds {
 		theirs, ours, err := inTurn(round, func() (float64, error) {
 			m, err := river.burnDown(ctx, b.drain)
 			return m.rate(), err
 		}, func() (float64, error) {
-			m, err := in.drain(ctx, round*b.drain, b.drain)
+			m, err := in.drain(ctx, f, b.drain)
 			return m.rate(), err
 		})
 		if err != nil {
@@ -46,16 +50,15 @@ func runDrain(ctx context.Context, b *bench) error {
 }
 
 // drain fills the queue with n todos and works them off.
-func (in *instance) drain(ctx context.Context, first, n int) (measured, error) {
-	h := in.homes[0]
-	c, err := in.caller(ctx, h)
+func (in *instance) drain(ctx context.Context, f *filling, n int) (measured, error) {
+	c, err := in.caller(ctx, in.homes[0])
 	if err != nil {
 		return measured{}, err
 	}
-	if err := in.fill(ctx, fillReady, h.Owner, c.Endpoint.Line, h.Queue, time.Now().Add(-time.Hour).UnixMilli(), first+1, first+n); err != nil {
+	if err := f.write(ctx, readyTables, n); err != nil {
 		return measured{}, err
 	}
-	if err := settle(ctx, in.pool, queueTables...); err != nil {
+	if err := settle(ctx, in.pool, allTables...); err != nil {
 		return measured{}, err
 	}
 	var left atomic.Int64

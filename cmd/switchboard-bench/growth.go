@@ -70,19 +70,17 @@ func (b *bench) grown(ctx context.Context, name string, ready, done int) (*insta
 	if err != nil {
 		return nil, err
 	}
-	h := in.homes[0]
-	c, err := in.caller(ctx, h)
+	f, err := in.newFilling(ctx)
 	if err != nil {
 		return nil, err
 	}
-	start := time.Now().Add(-12 * time.Hour).UnixMilli()
-	if err := in.fill(ctx, fillDone, h.Owner, c.Endpoint.Line, h.Queue, start, 1, done); err != nil {
+	if err := f.write(ctx, doneTables, done); err != nil {
 		return nil, err
 	}
-	if err := in.fill(ctx, fillReady, h.Owner, c.Endpoint.Line, h.Queue, start, done+1, done+ready); err != nil {
+	if err := f.write(ctx, readyTables, ready); err != nil {
 		return nil, err
 	}
-	return in, settle(ctx, in.pool, queueTables...)
+	return in, settle(ctx, in.pool, allTables...)
 }
 
 // claimSampler measures claims, and keeps the number of ready todos as it is.

@@ -44,7 +44,7 @@ func TestBench(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "bench.json")
 	var out bytes.Buffer
-	err := runBench(context.Background(), benchOptions{json: path, rounds: 1, seconds: .2, hold: 1.2, ready: 2, done: 3, drain: 1500, waiters: 50, samples: 20}, &out)
+	err := runBench(context.Background(), benchOptions{json: path, rounds: 1, seconds: .2, hold: 1.2, ready: 2, done: 3, drain: 1500, waiters: 50, samples: 20, callers: []int{1, 4, most}}, &out)
 	t.Log(out.String())
 	require.NoError(t, err)
 	content, err := os.ReadFile(path)

@@ -61,6 +61,10 @@ func newReport(out io.Writer) *report {
 }
 
 func (r *report) figure(name string, v float64) {
+	if !slices.ContainsFunc(goals, func(g goal) bool { return g.name == name }) {
+		r.number(name, v)
+		return
+	}
 	r.figures[name] = append(r.figures[name], v)
 	fmt.Fprintf(r.out, "    %-22s %8.3f\n", name, v)
 }
