@@ -54,6 +54,9 @@ func (s *Store) Heartbeat(ctx context.Context, c endpoint.Caller, items []Beat) 
 	made := make([]*beat, len(items))
 	for i, item := range items {
 		m, size, err := newBeat(item)
+		if err == nil {
+			err = s.roomFor(ctx, w.auth.owner, m.id, m.artifacts)
+		}
 		if err != nil {
 			out[i].Err = err
 			continue

@@ -54,9 +54,10 @@ type demand struct {
 	id     uuid.UUID // when one by id
 	full   bool      // also look at what is due or lapsed, and skip nothing
 
-	taken []Claimed
-	lines []uuid.UUID // of the taken, in order
-	moves []move      // of lapsed leases, found on the way
+	taken  []Claimed
+	weight int         // of the taken, in bytes
+	lines  []uuid.UUID // of the taken, in order
+	moves  []move      // of lapsed leases, found on the way
 }
 
 // Claim leases one todo. One that is not ready, not yet due, or in a paused queue

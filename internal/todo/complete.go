@@ -48,6 +48,9 @@ func (s *Store) Complete(ctx context.Context, c endpoint.Caller, items []Complet
 	made := make([]*completion, len(items))
 	for i, item := range items {
 		m, size, err := newCompletion(item)
+		if err == nil {
+			err = s.roomFor(ctx, w.auth.owner, m.id, m.artifacts)
+		}
 		if err != nil {
 			out[i].Err = err
 			continue

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -138,7 +139,7 @@ func (s *Store) list(ctx context.Context, owner uuid.UUID, f Filter, queues []st
 		grant = &f.GrantID
 	}
 	rows, err := s.pool.Query(ctx, `
-		SELECT `+whole+`
+		SELECT t.id, t.created_at, `+weight+`
 		FROM `+from+`
 		WHERE `+key+`.owner = $1 AND `+key+`.id < $2 AND coalesce(l.state, o.state) IS NOT NULL
 			AND ($3::text = '' OR coalesce(l.state, o.state) = $3)
@@ -149,15 +150,19 @@ func (s *Store) list(ctx context.Context, owner uuid.UUID, f Filter, queues []st
 	if err != nil {
 		return nil, "", unavailable(fmt.Errorf("list todos: %w", err))
 	}
-	found, err := pgx.CollectRows(rows, scanRow)
+	all, err := pgx.CollectRows(rows, scanWeighed)
 	if err != nil {
 		return nil, "", unavailable(fmt.Errorf("list todos: %w", err))
 	}
-	next := ""
-	if len(found) > limit {
-		found = found[:limit]
-		next = postgres.EncodeCursor(bind, found[limit-1].id.String())
+	shown, next := page(all, limit), ""
+	if len(shown) < len(all) {
+		next = postgres.EncodeCursor(bind, shown[len(shown)-1].id.String())
 	}
+	found, err := s.read(ctx, owner, shown)
+	if err != nil {
+		return nil, "", err
+	}
+	found = slices.DeleteFunc(found, func(r row) bool { return f.State != "" && r.state != f.State }) // moved meanwhile
 	out, err := s.details(ctx, owner, found)
 	return out, next, err
 }

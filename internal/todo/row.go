@@ -137,14 +137,21 @@ func readArtifacts(ctx context.Context, q querier, owner uuid.UUID, ids []uuid.U
 	return out, nil
 }
 
+// readExchanges reads the newest exchanges, as many as an answer has room for.
 func readExchanges(ctx context.Context, q querier, owner uuid.UUID, ids []uuid.UUID) (map[uuid.UUID][]Exchange, error) {
 	out := map[uuid.UUID][]Exchange{}
 	if len(ids) == 0 {
 		return out, nil
 	}
 	rows, err := q.Query(ctx, `
-		SELECT e.todo, e.id, e.question, e.asked_at, e.answer, e.payload, e.answered_at FROM todo_exchange e
-		WHERE e.owner = $1 AND e.todo = ANY ($2::uuid[]) ORDER BY e.todo, e.asked_at, e.id`, owner, ids)
+		SELECT e.todo, e.id, e.question, e.asked_at, e.answer, e.payload, e.answered_at FROM (
+			SELECT e.*, row_number() OVER newest AS n,
+				sum(octet_length(e.question) + coalesce(octet_length(e.answer), 0) + coalesce(octet_length(e.payload), 0)) OVER newest AS bytes
+			FROM todo_exchange e WHERE e.owner = $1 AND e.todo = ANY ($2::uuid[])
+			WINDOW newest AS (PARTITION BY e.todo ORDER BY e.asked_at DESC, e.id DESC)
+		) e
+		WHERE e.n = 1 OR e.n <= $3 AND e.bytes <= $4
+		ORDER BY e.todo, e.asked_at, e.id`, owner, ids, maxHistory, historyBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read exchanges: %w", err)
 	}
@@ -166,7 +173,8 @@ func readExchanges(ctx context.Context, q querier, owner uuid.UUID, ids []uuid.U
 	return out, nil
 }
 
-// readAttempts reads the attempts that have ended, the completing one included.
+// readAttempts reads the attempts that have ended, the newest of them, and the one
+// that completed the todo.
 func readAttempts(ctx context.Context, q querier, owner uuid.UUID, ids []uuid.UUID) (map[uuid.UUID][]PriorAttempt, error) {
 	out := map[uuid.UUID][]PriorAttempt{}
 	if len(ids) == 0 {
@@ -174,11 +182,14 @@ func readAttempts(ctx context.Context, q querier, owner uuid.UUID, ids []uuid.UU
 	}
 	rows, err := q.Query(ctx, `
 		SELECT a.todo, a.attempt, a.worker, a.started_at, a.ended_at, a.outcome, a.error, a.progress
-		FROM todo_attempt a WHERE a.owner = $1 AND a.todo = ANY ($2::uuid[])
+		FROM (
+			SELECT a.*, row_number() OVER (PARTITION BY a.todo ORDER BY a.attempt DESC) AS n
+			FROM todo_attempt a WHERE a.owner = $1 AND a.todo = ANY ($2::uuid[])
+		) a WHERE a.n <= $3
 		UNION ALL
 		SELECT o.id, o.attempt, o.worker, o.started_at, o.finished_at, 'completed', NULL, o.progress
 		FROM todo_outcome o WHERE o.owner = $1 AND o.id = ANY ($2::uuid[]) AND o.state = 'done' AND o.worker IS NOT NULL
-		ORDER BY 1, 2`, owner, ids)
+		ORDER BY 1, 2`, owner, ids, maxHistory)
 	if err != nil {
 		return nil, fmt.Errorf("read attempts: %w", err)
 	}

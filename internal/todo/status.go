@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -188,7 +189,7 @@ func (s *Store) ListCreated(ctx context.Context, c endpoint.Caller, queue string
 		return nil, "", err
 	}
 	rows, err := s.pool.Query(ctx, `
-		SELECT `+whole+`
+		SELECT t.id, k.created_at, `+weight+`
 		FROM todo_key k JOIN todo t ON t.owner = k.owner AND t.id = k.id`+ends+`
 		WHERE k.owner = $1 AND k.line = $2 AND k.ordinal >= 0 AND t.queue = ANY ($3::text[])
 			AND coalesce(l.state, o.state) IS NOT NULL
@@ -199,16 +200,20 @@ func (s *Store) ListCreated(ctx context.Context, c endpoint.Caller, queue string
 	if err != nil {
 		return nil, "", unavailable(fmt.Errorf("list the line's todos: %w", err))
 	}
-	found, err := pgx.CollectRows(rows, scanRow)
+	all, err := pgx.CollectRows(rows, scanWeighed)
 	if err != nil {
 		return nil, "", unavailable(fmt.Errorf("list the line's todos: %w", err))
 	}
-	next := ""
-	if len(found) > limit {
-		found = found[:limit]
-		last := found[limit-1]
-		next = postgres.EncodeCursorAt(bind, last.createdAt, last.id)
+	shown, next := page(all, limit), ""
+	if len(shown) < len(all) {
+		last := shown[len(shown)-1]
+		next = postgres.EncodeCursorAt(bind, last.at, last.id)
 	}
+	found, err := s.read(ctx, c.Endpoint.Owner, shown)
+	if err != nil {
+		return nil, "", err
+	}
+	found = slices.DeleteFunc(found, func(r row) bool { return state != "" && r.state != state }) // moved meanwhile
 	artifacts, err := readArtifacts(ctx, s.pool, c.Endpoint.Owner, withArtifacts(found))
 	if err != nil {
 		return nil, "", unavailable(err)

@@ -25,7 +25,7 @@ WITH picked AS MATERIALIZED (
 		AND NOT (SELECT q.paused FROM queue q WHERE q.owner = $1 AND q.name = $2)
 	ORDER BY l.rank, l.vstart, l.id
 	LIMIT $5 FOR UPDATE SKIP LOCKED
-)` + lease
+)`
 
 // takeAcross claims the next of several queues. The first of each are looked up and
 // put in order, and then locked one by one until there are enough, so that nothing is
@@ -48,7 +48,26 @@ WITH picked AS MATERIALIZED (
 		SELECT l.ctid AS at FROM todo_live l WHERE l.ctid = c.at AND l.state = 'ready' AND l.claimable LIMIT 1 FOR UPDATE SKIP LOCKED
 	) x
 	LIMIT $5
-)` + lease
+)`
+
+// fitting leaves of the rows picked the first ones that weigh no more than $9
+// together, and at least one.
+const fitting = `, fit AS MATERIALIZED (
+	SELECT p.at FROM (
+		SELECT p.at, row_number() OVER inorder AS n, sum(t.weight) OVER inorder AS total
+		FROM picked p JOIN todo_live l ON l.ctid = p.at, LATERAL (
+			SELECT octet_length(t.body) + coalesce(octet_length(t.payload), 0) +
+				CASE WHEN l.artifacts > 0 THEN (
+					SELECT coalesce(sum(octet_length(a.artifact)), 0) FROM todo_artifact a WHERE a.owner = l.owner AND a.todo = l.id
+				) ELSE 0 END + CASE WHEN l.questions > 0 THEN (
+					SELECT coalesce(sum(octet_length(e.question) + coalesce(octet_length(e.answer), 0) + coalesce(octet_length(e.payload), 0)), 0)
+					FROM todo_exchange e WHERE e.owner = l.owner AND e.todo = l.id
+				) ELSE 0 END AS weight
+			FROM todo t WHERE t.owner = l.owner AND t.id = l.id LIMIT 1
+		) t
+		WINDOW inorder AS (ORDER BY l.rank, l.vstart, l.id)
+	) p WHERE p.n = 1 OR p.total <= $9::bigint
+)`
 
 // takeByID claims one todo. It waits for whoever has the row locked, because the
 // answer is about that row.
@@ -62,20 +81,32 @@ WITH picked AS MATERIALIZED (
 	LIMIT 1 FOR UPDATE
 )` + lease
 
+// The claims of the next todos: a few at once, or so many that their weight counts.
+const (
+	takeNextFew    = takeNext + lease
+	takeAcrossFew  = takeAcross + lease
+	takeNextMany   = takeNext + fitting + leaseHead + `fit` + leaseTail
+	takeAcrossMany = takeAcross + fitting + leaseHead + `fit` + leaseTail
+)
+
 // lease makes leases of the rows picked, for endpoint $3 and $4 seconds.
-const lease = `, taken AS (
+const (
+	lease     = leaseHead + `picked` + leaseTail
+	leaseHead = `, taken AS (
 	UPDATE todo_live l
 	SET state = 'leased', version = l.version + 1, attempt = l.attempt + 1, claimable = true,
 		token = gen_random_uuid(), worker = $3, started_at = clock_timestamp(),
 		lease_expires_at = clock_timestamp() + make_interval(secs => $4), lease_seconds = $4,
 		beaten = false, progress = NULL, not_before = NULL
-	FROM picked p WHERE l.ctid = p.at
+	FROM `
+	leaseTail = ` p WHERE l.ctid = p.at
 	RETURNING l.owner, l.id, l.line, l.queue, l.version, l.attempt, l.token, l.lease_expires_at, l.rank, l.vstart, l.deadline,
 		l.attempt > 1 OR l.questions > 0 OR l.artifacts > 0 AS more
 )
 SELECT k.id, k.line, k.queue, k.version, k.attempt, k.token, k.lease_expires_at, k.rank, k.vstart, k.deadline, k.more,
 	t.title, t.body, t.payload, t.grant_id IS NOT NULL, t.identity, t.calls_itself
 FROM taken k LEFT JOIN LATERAL (SELECT * FROM todo t WHERE t.owner = k.owner AND t.id = k.id LIMIT 1) t ON true`
+)
 
 // promoteDue makes claimable what has become due in the queues.
 const promoteDue = `
@@ -123,7 +154,7 @@ func (r *round) queueDemands(b *pgx.Batch, k *looks) {
 	var next, byID []*demand
 	for _, d := range r.demands {
 		// Decided by the statements, which find nothing when there is nothing.
-		d.decided, d.taken, d.lines = true, nil, nil
+		d.decided, d.taken, d.weight, d.lines = true, nil, 0, nil
 		if d.id != uuid.Nil {
 			byID = append(byID, d)
 		} else {
@@ -204,9 +235,14 @@ func queueNext(b *pgx.Batch, demands []*demand, k *looks) {
 		for _, d := range group {
 			wanted += d.max
 		}
+		var most []any // of the statements for many
+		one, across := takeNextFew, takeAcrossFew
+		if slices.ContainsFunc(group, func(d *demand) bool { return d.max > smallDemand }) {
+			one, across, most = takeNextMany, takeAcrossMany, []any{int64(2*len(group)-1) * pageBytes}
+		}
 		if len(queues) == 1 {
 			from := k.from(lane{owner, queues[0]})
-			b.Queue(takeNext, owner, queues[0], a.endpoint, seconds, wanted, from.rank, from.vstart, from.id).Query(dealOut(group, k))
+			b.Queue(one, append([]any{owner, queues[0], a.endpoint, seconds, wanted, from.rank, from.vstart, from.id}, most...)...).Query(dealOut(group, k))
 			continue
 		}
 		ranks, starts, ids := make([]int16, len(queues)), make([]int64, len(queues)), make([][16]byte, len(queues))
@@ -214,7 +250,7 @@ func queueNext(b *pgx.Batch, demands []*demand, k *looks) {
 			from := k.from(lane{owner, q})
 			ranks[i], starts[i], ids[i] = from.rank, from.vstart, from.id
 		}
-		b.Queue(takeAcross, owner, queues, a.endpoint, seconds, wanted, ranks, starts, ids).Query(dealOut(group, k))
+		b.Queue(across, append([]any{owner, queues, a.endpoint, seconds, wanted, ranks, starts, ids}, most...)...).Query(dealOut(group, k))
 	}
 }
 
@@ -239,6 +275,7 @@ type taken struct {
 	claimed Claimed
 	line    uuid.UUID
 	at      place
+	weight  int // of body and payload, in bytes
 }
 
 // dealOut gives the todos that were taken to the demands, in the order of both.
@@ -261,17 +298,26 @@ func dealOut(demands []*demand, k *looks) func(pgx.Rows) error {
 			}
 			return 1
 		})
-		d := 0
+		// Each gets what one answer holds before somebody gets more.
+		d, again := 0, 0
 		for _, t := range all {
-			for d < len(demands) && len(demands[d].taken) == demands[d].max {
+			for d < len(demands) && (len(demands[d].taken) == demands[d].max || demands[d].weight > pageBytes) {
 				d++
 			}
+			to := d
 			if d == len(demands) {
+				for again < len(demands) && len(demands[again].taken) == demands[again].max {
+					again++
+				}
+				to = again
+			}
+			if to == len(demands) {
 				return errUnexpected
 			}
-			demands[d].taken, demands[d].lines = append(demands[d].taken, t.claimed), append(demands[d].lines, t.line)
+			x := demands[to]
+			x.taken, x.lines, x.weight = append(x.taken, t.claimed), append(x.lines, t.line), x.weight+t.weight
 			if k != nil {
-				k.took(lane{demands[d].auth.owner, t.claimed.Queue}, t.at)
+				k.took(lane{x.auth.owner, t.claimed.Queue}, t.at)
 			}
 		}
 		return nil
@@ -291,6 +337,7 @@ func scanTaken(rows pgx.Rows) (taken, error) {
 	}
 	t.at.id, c.Priority, c.LeaseToken = c.TodoID, 10-int(t.at.rank), token.String()
 	c.setContent(title, body, payload, friend, identity, callsItself)
+	t.weight = textSize(body, payload)
 	return t, nil
 }
 
