@@ -141,18 +141,18 @@ func runBench(ctx context.Context, o benchOptions, out io.Writer) (err error) {
 			continue
 		}
 		began := time.Now()
-		b.saying("%s: %s", e.name, e.about)
+		b.sayf("%s: %s", e.name, e.about)
 		if err := e.run(ctx, b); err != nil {
 			// The others still say something.
 			failed = append(failed, fmt.Errorf("%s: %w", e.name, err))
-			b.saying("  failed: %v", err)
+			b.sayf("  failed: %v", err)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		b.number("seconds_"+e.name, time.Since(began).Seconds())
 	}
-	b.saying("")
+	b.sayf("")
 	b.table()
 	if o.costs {
 		if err := b.showCosts(ctx); err != nil {
@@ -190,7 +190,7 @@ func (b *bench) rate(ctx context.Context, name string, f func() (measured, error
 	database, ours := float64(cost.database.Microseconds())/n, float64(cost.ours.Microseconds())/n
 	b.number(name+"_cpu_us_database", database)
 	b.number(name+"_cpu_us_ours", ours)
-	b.saying("    %-10s %6.0f/s; each %4.0f µs of the database's processor time, %4.0f µs of ours", name, m.rate(), database, ours)
+	b.sayf("    %-10s %6.0f/s; each %4.0f µs of the database's processor time, %4.0f µs of ours", name, m.rate(), database, ours)
 	return m.rate(), ctx.Err()
 }
 
@@ -308,7 +308,7 @@ func (b *bench) profiled(srv *replica, name string) func() {
 			err = os.WriteFile(b.profile+"/"+name+".pprof", content, 0o600)
 		}
 		if err != nil {
-			b.saying("  no profile: %v", err)
+			b.sayf("  no profile: %v", err)
 		}
 	}()
 	return func() { <-done }
@@ -327,7 +327,7 @@ func (b *bench) showCosts(ctx context.Context) error {
 		return err
 	}
 	defer rows.Close()
-	b.saying("\n%-9s %8s %9s %9s %8s %8s  statement", "database", "calls", "rows", "total ms", "mean us", "plan ms")
+	b.sayf("\n%-9s %8s %9s %9s %8s %8s  statement", "database", "calls", "rows", "total ms", "mean us", "plan ms")
 	for rows.Next() {
 		var db, query string
 		var calls, n int64
@@ -335,7 +335,7 @@ func (b *bench) showCosts(ctx context.Context) error {
 		if err := rows.Scan(&db, &calls, &n, &total, &mean, &plan, &query); err != nil {
 			return err
 		}
-		b.saying("%-9s %8d %9d %9.0f %8.0f %8.0f  %.150s", db, calls, n, total, mean*1000, plan, query)
+		b.sayf("%-9s %8d %9d %9.0f %8.0f %8.0f  %.150s", db, calls, n, total, mean*1000, plan, query)
 	}
 	return rows.Err()
 }

@@ -77,7 +77,7 @@ type leaseTrail struct {
 	ends    []*operation // complete, fail, release, ask
 }
 
-func (c *checker) violated(rule, format string, args ...any) {
+func (c *checker) violatedf(rule, format string, args ...any) {
 	c.out.violations = append(c.out.violations, violation{rule, fmt.Sprintf(format, args...)})
 }
 
@@ -177,7 +177,7 @@ func (c *checker) checkRefusals() {
 		switch {
 		case o.Outcome == outcomeInternal && !c.disturbed(o.Invoked, o.returned()),
 			!o.mayHaveActed() && !slices.Contains(expected[o.Kind], o.Outcome):
-			c.violated(ruleRefusals, "%s of %s answered %s", o.Kind, o.Who, o.Outcome)
+			c.violatedf(ruleRefusals, "%s of %s answered %s", o.Kind, o.Who, o.Outcome)
 		}
 	}
 }
@@ -204,7 +204,7 @@ func (c *checker) checkKeys() {
 				continue
 			}
 			if todo != "" && todo != o.Todo {
-				c.violated(ruleKeys, "key %s of line %s is todo %s and todo %s", n.key, n.line, todo, o.Todo)
+				c.violatedf(ruleKeys, "key %s of line %s is todo %s and todo %s", n.key, n.line, todo, o.Todo)
 			}
 			todo = o.Todo
 			if !o.Deduplicated {
@@ -212,11 +212,11 @@ func (c *checker) checkKeys() {
 			}
 		}
 		if fresh > 1 {
-			c.violated(ruleKeys, "key %s of line %s was created %d times", n.key, n.line, fresh)
+			c.violatedf(ruleKeys, "key %s of line %s was created %d times", n.key, n.line, fresh)
 		}
 		if todo != "" {
 			if other, taken := owner[todo]; taken {
-				c.violated(ruleKeys, "todo %s belongs to keys %s and %s", todo, other.key, n.key)
+				c.violatedf(ruleKeys, "todo %s belongs to keys %s and %s", todo, other.key, n.key)
 			}
 			owner[todo] = n
 		}
@@ -225,10 +225,10 @@ func (c *checker) checkKeys() {
 	seen := map[string]string{}
 	for _, f := range c.h.Finals {
 		if !titles[f.Title] {
-			c.violated(ruleKeys, "todo %s (%s) was created by nobody", f.Todo, f.Title)
+			c.violatedf(ruleKeys, "todo %s (%s) was created by nobody", f.Todo, f.Title)
 		}
 		if other, twice := seen[f.Title]; twice {
-			c.violated(ruleKeys, "todos %s and %s have the content of one key (%s)", other, f.Todo, f.Title)
+			c.violatedf(ruleKeys, "todos %s and %s have the content of one key (%s)", other, f.Todo, f.Title)
 		}
 		seen[f.Title] = f.Todo
 	}
@@ -246,10 +246,10 @@ func (c *checker) checkConflicts(key string, ops []*operation) {
 				continue
 			}
 			if later.ok() && later.Said != first.Said {
-				c.violated(ruleKeys, "key %s was accepted with %q and with %q", key, first.Said, later.Said)
+				c.violatedf(ruleKeys, "key %s was accepted with %q and with %q", key, first.Said, later.Said)
 			}
 			if later.Outcome == "conflict" && later.Said == first.Said {
-				c.violated(ruleKeys, "a repeat of key %s was a conflict", key)
+				c.violatedf(ruleKeys, "a repeat of key %s was a conflict", key)
 			}
 		}
 		return

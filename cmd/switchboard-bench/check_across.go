@@ -36,12 +36,12 @@ func (c *checker) checkClaims() {
 			again := tokensOf(answers[later])
 			for token := range again {
 				if _, there := first[token]; !there && len(first) > 0 {
-					c.violated(ruleClaims, "claim %s of %s returned other leases when it was repeated", later.id, later.who)
+					c.violatedf(ruleClaims, "claim %s of %s returned other leases when it was repeated", later.id, later.who)
 				}
 			}
 			for token, o := range first {
 				if _, there := again[token]; !there && c.heldAt(o, later.returned) {
-					c.violated(ruleClaims, "claim %s of %s lost a lease when it was repeated", later.id, later.who)
+					c.violatedf(ruleClaims, "claim %s of %s lost a lease when it was repeated", later.id, later.who)
 				}
 			}
 		}
@@ -116,7 +116,7 @@ func (c *checker) checkLimit() {
 			most = max(most, open)
 		}
 		if most > c.h.MaxOpen {
-			c.violated(ruleLimit, "line %s had %d todos open and may have %d", line, most, c.h.MaxOpen)
+			c.violatedf(ruleLimit, "line %s had %d todos open and may have %d", line, most, c.h.MaxOpen)
 		}
 	}
 }
@@ -204,7 +204,7 @@ func (c *checker) checkUrgent(lane string, low, high int, list, urgent []fresh) 
 		}
 		n, _ := slices.BinarySearchFunc(urgent, f.claim.Invoked-slack, func(u fresh, at int64) int { return cmp.Compare(u.from, at) })
 		if n > 0 && longest[n-1].to > f.claim.Returned+overlooked {
-			c.violated(rulePriority, "%s: todo %s (priority %d) was claimed, %s (priority %d) stayed behind", lane, f.id, low, longest[n-1].id, high)
+			c.violatedf(rulePriority, "%s: todo %s (priority %d) was claimed, %s (priority %d) stayed behind", lane, f.id, low, longest[n-1].id, high)
 		}
 	}
 }

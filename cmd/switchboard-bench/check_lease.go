@@ -29,15 +29,15 @@ func (c *checker) checkLeases(t *trail) {
 	var known []*leaseTrail // acknowledged, by attempt
 	for _, l := range t.leases {
 		if !l.claimed() {
-			c.violated(ruleFences, "todo %s: a token that nobody was given was used", t.id)
+			c.violatedf(ruleFences, "todo %s: a token that nobody was given was used", t.id)
 			continue
 		}
 		for _, o := range l.claims {
 			if o.Attempt != l.attempt {
-				c.violated(ruleFences, "todo %s: one token is attempt %d and %d", t.id, l.attempt, o.Attempt)
+				c.violatedf(ruleFences, "todo %s: one token is attempt %d and %d", t.id, l.attempt, o.Attempt)
 			}
 			if o.Who != l.claims[0].Who {
-				c.violated(ruleOverlap, "todo %s: attempt %d was given to %s and to %s", t.id, l.attempt, l.claims[0].Who, o.Who)
+				c.violatedf(ruleOverlap, "todo %s: attempt %d was given to %s and to %s", t.id, l.attempt, l.claims[0].Who, o.Who)
 			}
 		}
 		known = append(known, l)
@@ -46,7 +46,7 @@ func (c *checker) checkLeases(t *trail) {
 	for i := 1; i < len(known); i++ {
 		a, b := known[i-1], known[i]
 		if a.attempt == b.attempt {
-			c.violated(ruleFences, "todo %s: attempt %d has two tokens", t.id, a.attempt)
+			c.violatedf(ruleFences, "todo %s: attempt %d has two tokens", t.id, a.attempt)
 		}
 		c.checkBetween(t, a, b)
 	}
@@ -66,13 +66,13 @@ func (c *checker) checkHolder(t *trail, l *leaseTrail) {
 	for _, list := range [][]*operation{l.beats, l.ends} {
 		for _, o := range list {
 			if o.Outcome == "lease_lost" && l.known < o.Invoked && o.Returned < l.expiry(o.Invoked)-slack && !endedBefore(o, o.Returned, false) {
-				c.violated(ruleRefusals, "todo %s, attempt %d: %s was refused though the lease was held", t.id, l.attempt, o.Kind)
+				c.violatedf(ruleRefusals, "todo %s, attempt %d: %s was refused though the lease was held", t.id, l.attempt, o.Kind)
 			}
 		}
 	}
 	for _, o := range l.beats {
 		if o.ok() && endedBefore(o, o.Invoked, true) {
-			c.violated(ruleStale, "todo %s, attempt %d: a heartbeat was accepted after its end", t.id, l.attempt)
+			c.violatedf(ruleStale, "todo %s, attempt %d: a heartbeat was accepted after its end", t.id, l.attempt)
 		}
 	}
 }
@@ -87,11 +87,11 @@ func (c *checker) checkBetween(t *trail, a, b *leaseTrail) {
 		}
 	}
 	if b.start < end-slack {
-		c.violated(ruleOverlap, "todo %s: attempt %d began %v before attempt %d ended", t.id, b.attempt, time.Duration(end-b.start), a.attempt)
+		c.violatedf(ruleOverlap, "todo %s: attempt %d began %v before attempt %d ended", t.id, b.attempt, time.Duration(end-b.start), a.attempt)
 	}
 	for _, o := range a.beats {
 		if o.ok() && o.Invoked > b.known {
-			c.violated(ruleStale, "todo %s: a heartbeat of attempt %d was accepted during attempt %d", t.id, a.attempt, b.attempt)
+			c.violatedf(ruleStale, "todo %s: a heartbeat of attempt %d was accepted during attempt %d", t.id, a.attempt, b.attempt)
 		}
 	}
 	for _, o := range a.ends {
@@ -102,7 +102,7 @@ func (c *checker) checkBetween(t *trail, a, b *leaseTrail) {
 		if !slices.ContainsFunc(a.ends, func(e *operation) bool {
 			return e.mayHaveActed() && e.Kind == o.Kind && e.Said == o.Said && e.Invoked <= b.known
 		}) {
-			c.violated(ruleStale, "todo %s: %s of attempt %d was accepted during attempt %d", t.id, o.Kind, a.attempt, b.attempt)
+			c.violatedf(ruleStale, "todo %s: %s of attempt %d was accepted during attempt %d", t.id, o.Kind, a.attempt, b.attempt)
 		}
 	}
 }
@@ -118,14 +118,14 @@ func (c *checker) checkEnds(t *trail) {
 				continue
 			}
 			if did != nil && (did.Kind != o.Kind || did.Said != o.Said) {
-				c.violated(ruleTwice, "todo %s, attempt %d: both %s and %s were accepted", t.id, l.attempt, did.Kind, o.Kind)
+				c.violatedf(ruleTwice, "todo %s, attempt %d: both %s and %s were accepted", t.id, l.attempt, did.Kind, o.Kind)
 			}
 			if did == nil {
 				did = o
 			}
 			if o.Kind == "complete" {
 				if completed != nil && completed.Token != o.Token {
-					c.violated(ruleTwice, "todo %s was completed under two tokens", t.id)
+					c.violatedf(ruleTwice, "todo %s was completed under two tokens", t.id)
 				}
 				completed = o
 			}
@@ -144,7 +144,7 @@ func (c *checker) checkEnds(t *trail) {
 	}
 	for _, l := range t.leases {
 		if l.claimed() && l.start > over+slack {
-			c.violated(ruleAfterEnd, "todo %s had ended, and was claimed (attempt %d)", t.id, l.attempt)
+			c.violatedf(ruleAfterEnd, "todo %s had ended, and was claimed (attempt %d)", t.id, l.attempt)
 		}
 	}
 }
@@ -189,12 +189,12 @@ func (c *checker) checkVersions(t *trail) {
 			next++
 		}
 		if o.Version < highest {
-			c.violated(ruleVersions, "todo %s: %s answered version %d after %s had answered %d", t.id, o.Kind, o.Version, by.Kind, highest)
+			c.violatedf(ruleVersions, "todo %s: %s answered version %d after %s had answered %d", t.id, o.Kind, o.Version, by.Kind, highest)
 		}
 	}
 	for _, o := range list {
 		if t.final != nil && o.Version > t.final.Version {
-			c.violated(ruleVersions, "todo %s: %s answered version %d, and in the end it is %d", t.id, o.Kind, o.Version, t.final.Version)
+			c.violatedf(ruleVersions, "todo %s: %s answered version %d, and in the end it is %d", t.id, o.Kind, o.Version, t.final.Version)
 		}
 	}
 }
@@ -204,16 +204,16 @@ func (c *checker) checkVersions(t *trail) {
 func (c *checker) checkFinal(t *trail) {
 	f := t.final
 	if f == nil {
-		c.violated(ruleLost, "todo %s was acknowledged, and does not exist", t.id)
+		c.violatedf(ruleLost, "todo %s was acknowledged, and does not exist", t.id)
 		return
 	}
 	for _, l := range t.leases {
 		for _, o := range l.claims {
 			if o.ok() && o.Read != f.Title {
-				c.violated(ruleContent, "todo %s: a worker read %q instead of %q", t.id, o.Read, f.Title)
+				c.violatedf(ruleContent, "todo %s: a worker read %q instead of %q", t.id, o.Read, f.Title)
 			}
 			if o.Attempt > f.Attempt {
-				c.violated(ruleLost, "todo %s: attempt %d was acknowledged, the database knows %d", t.id, o.Attempt, f.Attempt)
+				c.violatedf(ruleLost, "todo %s: attempt %d was acknowledged, the database knows %d", t.id, o.Attempt, f.Attempt)
 			}
 		}
 	}
@@ -239,17 +239,17 @@ func (c *checker) checkFinal(t *trail) {
 	}
 	switch {
 	case !ended(f.State):
-		c.violated(ruleDrained, "todo %s is still %s", t.id, f.State)
+		c.violatedf(ruleDrained, "todo %s is still %s", t.id, f.State)
 	case slices.ContainsFunc(completions, (*operation).ok) && f.State != "done",
 		slices.ContainsFunc(failures, acknowledged("failed")) && f.State != "failed",
 		slices.ContainsFunc(cancels, acknowledged("canceled")) && f.State != "canceled":
-		c.violated(ruleLost, "todo %s: its end was acknowledged, and it is %s", t.id, f.State)
+		c.violatedf(ruleLost, "todo %s: its end was acknowledged, and it is %s", t.id, f.State)
 	case f.State == "done":
 		c.checkResult(t, completions)
 	case f.State == "failed" && len(failures) == 0 && f.Attempt < c.h.MaxAttempts:
-		c.violated(ruleLost, "todo %s failed after %d attempts, and nobody said so", t.id, f.Attempt)
+		c.violatedf(ruleLost, "todo %s failed after %d attempts, and nobody said so", t.id, f.Attempt)
 	case f.State == "canceled" && len(cancels) == 0:
-		c.violated(ruleLost, "todo %s was canceled by nobody", t.id)
+		c.violatedf(ruleLost, "todo %s was canceled by nobody", t.id)
 	}
 }
 
@@ -259,12 +259,12 @@ func (c *checker) checkResult(t *trail, completions []*operation) {
 	for _, o := range completions {
 		if o.ok() {
 			if o.Said != t.final.Result {
-				c.violated(ruleLost, "todo %s was completed with %q and has the result %q", t.id, o.Said, t.final.Result)
+				c.violatedf(ruleLost, "todo %s was completed with %q and has the result %q", t.id, o.Said, t.final.Result)
 			}
 			return
 		}
 	}
 	if !slices.ContainsFunc(completions, func(o *operation) bool { return o.Said == t.final.Result }) {
-		c.violated(ruleLost, "todo %s has the result %q, which nobody sent", t.id, t.final.Result)
+		c.violatedf(ruleLost, "todo %s has the result %q, which nobody sent", t.id, t.final.Result)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -30,9 +31,8 @@ func stat(pid int) (parent int, own, ended time.Duration, err error) {
 		return 0, 0, 0, err
 	}
 	// The name stands in parentheses and may hold anything.
-	_, rest, ok := strings.Cut(string(b[strings.LastIndexByte(string(b), ')')-1:]), ") ")
-	f := strings.Fields(rest)
-	if !ok || len(f) < 15 {
+	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(f) < 15 {
 		return 0, 0, 0, fmt.Errorf("process %d: /proc shows %q", pid, b)
 	}
 	number := func(i int) time.Duration {

@@ -43,7 +43,7 @@ func runDrain(ctx context.Context, b *bench) error {
 		}
 		b.number("river_burn_down", theirs)
 		b.number("drain", ours)
-		b.saying("  River %.0f/s, drain %.0f/s", theirs, ours)
+		b.sayf("  River %.0f/s, drain %.0f/s", theirs, ours)
 		b.figure("drain_over_river", ours/theirs)
 	}
 	return nil

@@ -36,13 +36,13 @@ func (in *instance) newFilling(ctx context.Context) (*filling, error) {
 		return nil, err
 	}
 	c := list[0]
-	made, err := only(c.todos.Create(ctx, c.caller, []todo.New{newTodo(c.queue, c.keys.next())}))
+	_, err = only(c.todos.Create(ctx, c.caller, []todo.New{newTodo(c.queue, c.keys.next())}))
 	if err != nil {
 		return nil, fmt.Errorf("create: %w", err)
 	}
 	keep := func(tables ...string) error {
 		for _, t := range tables {
-			if _, err := in.pool.Exec(ctx, fmt.Sprintf("CREATE TABLE fill_%s AS SELECT * FROM %s WHERE id = '%s'", t, t, made.TodoID)); err != nil {
+			if _, err := in.pool.Exec(ctx, fmt.Sprintf("CREATE TABLE fill_%s AS TABLE %s", t, t)); err != nil {
 				return fmt.Errorf("keep rows to copy: %w", err)
 			}
 		}

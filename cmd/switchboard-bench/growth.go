@@ -26,7 +26,7 @@ func runGrowth(ctx context.Context, b *bench) error {
 	}
 	defer large.close()
 	b.number("seconds_to_fill", time.Since(began).Seconds())
-	b.saying("  filled %d + %d thousand todos in %.0f s", b.ready, b.done, time.Since(began).Seconds())
+	b.sayf("  filled %d + %d thousand todos in %.0f s", b.ready, b.done, time.Since(began).Seconds())
 	var samplers [2]*claimSampler
 	for i, in := range []*instance{small, large} {
 		c, err := in.storeCallers(ctx, 1)
@@ -56,7 +56,7 @@ func runGrowth(ctx context.Context, b *bench) error {
 			b.number(fmt.Sprintf("claim_p%g_small_ms", p), ms(percentile(few, p)))
 			b.number(fmt.Sprintf("claim_p%g_large_ms", p), ms(percentile(many, p)))
 		}
-		b.saying("  p50 %.2f and %.2f ms, p99 %.2f and %.2f ms", ms(percentile(few, 50)), ms(percentile(many, 50)), ms(percentile(few, 99)), ms(percentile(many, 99)))
+		b.sayf("  p50 %.2f and %.2f ms, p99 %.2f and %.2f ms", ms(percentile(few, 50)), ms(percentile(many, 50)), ms(percentile(few, 99)), ms(percentile(many, 99)))
 		b.figure("claim_p99_growth", float64(percentile(many, 99))/float64(percentile(few, 99)))
 	}
 	return nil

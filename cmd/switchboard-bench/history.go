@@ -92,7 +92,6 @@ type journal struct {
 	mu  sync.Mutex
 	out io.Writer
 	n   int64
-	buf []byte
 }
 
 // entry is a line of a journal. Of one number there are one or two.

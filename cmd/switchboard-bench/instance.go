@@ -138,7 +138,7 @@ func sealKey() []byte {
 
 // freeAddress is a loopback address that nobody listens on.
 func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // at once
 	if err != nil {
 		return "", fmt.Errorf("find a free port: %w", err)
 	}

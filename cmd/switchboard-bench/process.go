@@ -35,7 +35,8 @@ func start(command string, first any) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	p := &process{cmd: exec.Command(path, command), done: make(chan struct{})}
+	cmd := exec.Command(path, command) //nolint:noctx // ended by stop and kill
+	p := &process{cmd: cmd, done: make(chan struct{})}
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}

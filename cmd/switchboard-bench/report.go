@@ -73,7 +73,7 @@ func (r *report) number(name string, v float64) {
 	r.context[name] = append(r.context[name], v)
 }
 
-func (r *report) saying(format string, args ...any) { fmt.Fprintf(r.out, format+"\n", args...) }
+func (r *report) sayf(format string, args ...any) { fmt.Fprintf(r.out, format+"\n", args...) }
 
 func median(list []float64) float64 {
 	list = slices.Sorted(slices.Values(list))

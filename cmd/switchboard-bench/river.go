@@ -114,7 +114,7 @@ func (q *riverQueue) burnDown(ctx context.Context, n int) (measured, error) {
 				return measured{}, errors.New("a job of River did not complete")
 			}
 		case <-limit.C:
-			return measured{}, errors.New("River did not work its jobs off in two minutes")
+			return measured{}, errors.New("jobs of River were left after two minutes")
 		case <-ctx.Done():
 			return measured{}, ctx.Err()
 		}

@@ -87,7 +87,7 @@ func runServe(ctx context.Context, job serveJob, say func(any) error) error {
 		s.Close()
 		return err
 	}
-	control, err := net.Listen("tcp", "127.0.0.1:0")
+	control, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // at once
 	if err != nil {
 		s.Close()
 		return fmt.Errorf("control: %w", err)

@@ -47,7 +47,7 @@ func runSnapshot(ctx context.Context, b *bench) error {
 // ignoreEnd drops the failures that come of ctx having ended.
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // see above
 	}
 	return err
 }
@@ -73,7 +73,7 @@ func (b *bench) holdSnapshots(ctx context.Context, in *instance, done *atomic.In
 		b.number("before_snapshot", before)
 		b.number("during_snapshot", held)
 		b.number("during_snapshot_last_sixth", tail)
-		b.saying("  before %.0f/s, held %.0f/s, in the last sixth %.0f/s", before, held, tail)
+		b.sayf("  before %.0f/s, held %.0f/s, in the last sixth %.0f/s", before, held, tail)
 		b.figure("held_snapshot", held/before)
 		pause(ctx, max(hold/12, time.Second)) // vacuum catches up
 	}

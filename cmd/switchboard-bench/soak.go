@@ -110,7 +110,7 @@ func runSoak(ctx context.Context, o soakOptions, out io.Writer) (err error) {
 	return s.judge(ctx)
 }
 
-func (s *soak) saying(format string, args ...any) {
+func (s *soak) sayf(format string, args ...any) {
 	fmt.Fprintf(s.out, time.Now().Format(time.TimeOnly)+" "+format+"\n", args...)
 }
 
@@ -232,7 +232,7 @@ func (s *soak) killServers(ctx context.Context) error {
 	for n := 0; ; n++ {
 		pause(ctx, s.killServer)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the time is over
 		}
 		srv := s.servers[n%len(s.servers)]
 		from := time.Now()
@@ -253,7 +253,7 @@ func (s *soak) restartDatabases(ctx context.Context) error {
 	for n := 0; ; n++ {
 		pause(ctx, s.restartDatabase)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the time is over
 		}
 		from := time.Now()
 		var err error
@@ -273,7 +273,7 @@ func (s *soak) progress(ctx context.Context) error {
 	began := time.Now()
 	for ctx.Err() == nil {
 		pause(ctx, min(30*time.Second, s.length/3))
-		s.saying("%v: %d worker kills, %d server kills, %d restarts of PostgreSQL", time.Since(began).Round(time.Second),
+		s.sayf("%v: %d worker kills, %d server kills, %d restarts of PostgreSQL", time.Since(began).Round(time.Second),
 			s.workerKills.Load(), s.serverKills.Load(), s.restarts.Load())
 	}
 	return nil
@@ -281,7 +281,7 @@ func (s *soak) progress(ctx context.Context) error {
 
 // drain lets calm workers finish what is left.
 func (s *soak) drain(ctx context.Context) error {
-	s.saying("draining")
+	s.sayf("draining")
 	var workers []*process
 	for i := range s.workers {
 		p, err := s.worker(ctx, fmt.Sprintf("calm%d", i), true)
@@ -306,7 +306,7 @@ func (s *soak) drain(ctx context.Context) error {
 			break
 		}
 		if time.Now().After(limit) {
-			s.saying("some todos do not end")
+			s.sayf("some todos do not end")
 			break // the check says which
 		}
 		pause(ctx, 200*time.Millisecond)
@@ -345,7 +345,7 @@ func (s *soak) judge(ctx context.Context) error {
 	}
 	out := check(&h)
 	for _, kind := range slices.Sorted(mapKeys(out.byKind)) {
-		s.saying("%-12s %8d", kind, out.byKind[kind])
+		s.sayf("%-12s %8d", kind, out.byKind[kind])
 	}
 	counts := fmt.Sprintf("%d operations (%d acknowledged) on %d todos under %d leases; %d worker kills, %d server kills, %d Postgres restarts",
 		out.operations, out.acknowledged, out.todos, out.leases, s.workerKills.Load(), s.serverKills.Load(), s.restarts.Load())
@@ -358,7 +358,7 @@ func (s *soak) judge(ctx context.Context) error {
 	}
 	const few = 30
 	for _, v := range out.violations[:min(few, len(out.violations))] {
-		s.saying("%s", v)
+		s.sayf("%s", v)
 	}
 	return fmt.Errorf("history: broken in %d places: %s (journals in %s)", len(out.violations), counts, s.dir)
 }

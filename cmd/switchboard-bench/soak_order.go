@@ -39,7 +39,7 @@ func (s *soak) checkOrder(ctx context.Context) error {
 	if err := checkOrder(created, taken); err != nil {
 		return err
 	}
-	s.saying("order and fairness: ok, %d todos of two lines", len(created))
+	s.sayf("order and fairness: ok, %d todos of two lines", len(created))
 	return nil
 }
 

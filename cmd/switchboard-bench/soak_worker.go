@@ -212,7 +212,7 @@ func (w *worker) act(ctx context.Context, claim *operation, kind, said string, a
 		}
 		again := ops[0].Outcome == outcomeUnknown && kind != "heartbeat" && n < 50 || ops[0].ok() && kind != "heartbeat" && chance(3)
 		if !again || ctx.Err() != nil {
-			return ops[0], c, nil
+			return ops[0], c, nil //nolint:nilerr // the end of the run is no failure
 		}
 	}
 }
@@ -272,7 +272,7 @@ func (w *worker) completeAll(ctx context.Context, list []operation) error {
 		ops = append(ops, w.of(&list[i], "complete", said))
 		batch = append(batch, map[string]any{"todo_id": list[i].Todo, "lease_token": list[i].Token, "result": said})
 	}
-	for n := 0; n < 50; n++ {
+	for range 50 {
 		again := make([]operation, len(ops))
 		copy(again, ops)
 		done, err := w.journal.record(again, func(ops []operation) []operation {

@@ -119,7 +119,7 @@ func (b *bench) weighWaiters(ctx context.Context, in *instance) error {
 	resident, inUse := float64(after.Resident-before.Resident)/n, float64(after.InUse-before.InUse)/n
 	b.number("bytes_per_waiter_heap_and_stacks", inUse)
 	b.number("goroutines_per_waiter", float64(after.Routines-before.Routines)/n)
-	b.saying("  %d waiting: %.0f bytes resident each, of which heap and stacks %.0f; %.1f goroutines", a.Waiting, resident, inUse, float64(after.Routines-before.Routines)/n)
+	b.sayf("  %d waiting: %.0f bytes resident each, of which heap and stacks %.0f; %.1f goroutines", a.Waiting, resident, inUse, float64(after.Routines-before.Routines)/n)
 	b.figure("bytes_per_waiter", resident)
 	return nil
 }

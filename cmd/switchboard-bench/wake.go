@@ -52,7 +52,7 @@ func runWakes(ctx context.Context, b *bench) error {
 			for name, v := range map[string]float64{"p50": w.P50, "p99": w.P99, "after_create_p50": w.After50, "after_create_p99": w.After99, "commit_p50": w.Commit, "commit_p99": w.Commit99} {
 				b.number("wake_"+way.name+"_"+name+"_ms", v)
 			}
-			b.saying("  %s: p50 %.2f ms, p99 %.2f ms, commit p50 %.2f ms", way.name, w.P50, w.P99, w.Commit)
+			b.sayf("  %s: p50 %.2f ms, p99 %.2f ms, commit p50 %.2f ms", way.name, w.P50, w.P99, w.Commit)
 			b.figure("wake_p99_"+way.name, w.P99/w.Commit)
 		}
 	}
