@@ -221,7 +221,7 @@ type endpointPage struct {
 	Form    form
 	Queues  []choiceRow
 	Tools   []choiceRow
-	Holders []endpoint.Holder
+	Holders []holderRow
 	Fresh   bool
 	Past    bool
 }
@@ -264,9 +264,11 @@ func (v *visit) showEndpoint(status int, e endpoint.Endpoint, f form) error {
 	for _, t := range has {
 		page.Tools = append(page.Tools, choiceRow{Value: t, Label: t, Granted: f.Values == nil || f.Has("tools", t)})
 	}
-	if page.Holders, err = v.Endpoints.Holders(v.r.Context(), v.owner(), e.ID); err != nil {
+	holders, err := v.Endpoints.Holders(v.r.Context(), v.owner(), e.ID)
+	if err != nil {
 		return err
 	}
+	page.Holders = holderRows(holders)
 	v.render(status, "endpoint", "Endpoint", "endpoints", page)
 	return nil
 }
@@ -307,15 +309,7 @@ func (v *visit) endpointAct() error {
 	case "narrow":
 		return v.endpointNarrow(e, here)
 	case "end-token":
-		holder, err := parseID(v.r.PostForm.Get("holder"))
-		if err != nil {
-			return err
-		}
-		err = v.Endpoints.RevokeHolder(ctx, v.owner(), e.ID, holder)
-		if refusal.CodeOf(err) == refusal.NotFound {
-			return v.redirect(here)
-		}
-		return v.after(err, here, "token-ended")
+		return v.endHolders(e.ID, v.r.PostForm, here)
 	}
 	return errNoPage
 }

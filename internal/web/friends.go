@@ -83,7 +83,7 @@ type grantPage struct {
 	Used      *todo.Used
 	Open      bar
 	Hour      bar
-	Holders   []endpoint.Holder
+	Holders   []holderRow
 	Todos     []todo.Detail
 	Events    []activity.Event
 	Past      bool
@@ -157,9 +157,11 @@ func (v *visit) loadUse(page *grantPage) error {
 	}
 	var err error
 	if !page.Past {
-		if page.Holders, err = v.Endpoints.Holders(ctx, v.owner(), g.EndpointID); err != nil {
+		holders, err := v.Endpoints.Holders(ctx, v.owner(), g.EndpointID)
+		if err != nil {
 			return err
 		}
+		page.Holders = holderRows(holders)
 	}
 	if page.Todos, _, err = v.Todos.List(ctx, v.owner(), todo.Filter{GrantID: g.ID}, "", 20); err != nil {
 		return err
@@ -222,15 +224,7 @@ func (v *visit) endToken(here string) error {
 	if err != nil {
 		return err
 	}
-	holder, err := parseID(v.r.PostForm.Get("holder"))
-	if err != nil {
-		return err
-	}
-	err = v.Endpoints.RevokeHolder(v.r.Context(), v.owner(), page.G.EndpointID, holder)
-	if refusal.CodeOf(err) == refusal.NotFound {
-		return v.redirect(here)
-	}
-	return v.after(err, here, "token-ended")
+	return v.endHolders(page.G.EndpointID, v.r.PostForm, here)
 }
 
 func (v *visit) grantNarrow(here string) error {

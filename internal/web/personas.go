@@ -287,7 +287,7 @@ func readPersona(f *form) persona.Spec {
 		}
 		switch {
 		case o.Queue == "":
-			f.wrong(fmt.Sprintf("offer.%d", n), "choose the queue that this offer is for, or remove the offer")
+			f.wrong(fmt.Sprintf("offer.%d", n), "choose the queue that this offer is for, or name a new one above; or remove the offer")
 		case len(o.Verbs) == 0:
 			f.wrong(fmt.Sprintf("offer.%d", n), "tick at least one thing that friends may do, or remove the offer")
 		default:

@@ -18,6 +18,36 @@ type todoPage struct {
 	Form                                    form
 	CanCancel, CanRetry, CanFree, CanAnswer bool
 	RequestURL                              string
+	Workers                                 map[string]worker // by the endpoint that an attempt names
+}
+
+// worker is who works an attempt, in words: its agent and the persona it serves.
+type worker struct{ Agent, Persona string }
+
+// workers finds who stands behind the attempts. An endpoint that is gone stays a bare id.
+func (v *visit) workers(t todo.Detail) (map[string]worker, error) {
+	found := map[string]worker{}
+	var agents map[uuid.UUID]string
+	for _, a := range t.Attempts {
+		id := a.Worker.String()
+		if _, known := found[id]; known {
+			continue
+		}
+		e, err := v.Endpoints.Get(v.r.Context(), v.owner(), a.Worker)
+		if refusal.CodeOf(err) == refusal.NotFound {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if agents == nil {
+			if agents, err = v.agentNames(); err != nil {
+				return nil, err
+			}
+		}
+		found[id] = worker{agents[e.AgentID], e.Persona}
+	}
+	return found, nil
 }
 
 // Live reports whether the todo may still change by itself.
@@ -54,6 +84,10 @@ func (v *visit) showTodo(status int, t todo.Detail, f form) error {
 		} else if refusal.CodeOf(err) != refusal.NotFound {
 			return err
 		}
+	}
+	var err error
+	if page.Workers, err = v.workers(t); err != nil {
+		return err
 	}
 	if v.fragment() {
 		v.part("todo", "history", page)
