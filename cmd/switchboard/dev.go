@@ -23,6 +23,7 @@ import (
 
 type devOptions struct {
 	dir, listen, private, issuerListen, issuer, database, logLevel string
+	directories                                                    []string
 }
 
 func newDevCommand() *cobra.Command {
@@ -42,6 +43,7 @@ alice, bob and carol sign in without a password. Data is kept under --dir.`,
 	f.StringVar(&o.issuerListen, "issuer-listen", "127.0.0.1:8082", "listener of the development issuer; people are known by its address")
 	f.StringVar(&o.issuer, "issuer", "", "use this development issuer, of another process, instead of an own one")
 	f.StringVar(&o.database, "database-url", "", "use this database instead of a private server")
+	f.StringSliceVar(&o.directories, "directory", nil, "public URL of another instance whose listed personas are found here too")
 	f.StringVar(&o.logLevel, "log", "warn", "debug, info, warn or error")
 	return c
 }
@@ -98,7 +100,7 @@ func runDev(c *cobra.Command, o devOptions) (err error) {
 	}
 	cfg := server.Config{
 		PublicURL: "http://" + o.listen, Listen: o.listen, PrivateListen: o.private, DatabaseURL: database,
-		Issuers: issuers, SealKeys: [][]byte{key}, Residents: residents, Dev: true,
+		Issuers: issuers, SealKeys: [][]byte{key}, Residents: residents, Directories: o.directories, Dev: true,
 	}
 	return serve(c, cfg, log, func() {
 		out := c.OutOrStdout()

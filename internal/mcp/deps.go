@@ -43,10 +43,10 @@ type Todos interface {
 	GetForWorker(ctx context.Context, c endpoint.Caller, id uuid.UUID) (todo.Detail, error)
 }
 
-// Personas is the directory of this instance (package persona).
-type Personas interface {
-	BySlug(ctx context.Context, slug string) (persona.Persona, error)
-	Catalog(ctx context.Context, query, cursor string, limit int) ([]persona.Persona, string, error)
+// Directory finds personas, of this instance and of configured ones (package
+// persona).
+type Directory interface {
+	Search(ctx context.Context, query, cursor string, limit int) ([]persona.Entry, string, error)
 }
 
 // Friends are the requests and grants of a human on this instance (package friend).
@@ -104,7 +104,7 @@ type Deps struct {
 	Version   string // of the program, told to clients
 	Endpoints Endpoints
 	Todos     Todos
-	Personas  Personas
+	Directory Directory
 	Friends   Friends
 	Humans    Humans
 	Cards     Cards

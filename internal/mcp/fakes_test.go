@@ -274,14 +274,10 @@ func (fakePeople) Withdraw(context.Context, friend.Asker, uuid.UUID) (friend.Req
 	return friend.Request{ID: aTodo, State: friend.Withdrawn}, nil
 }
 
-type fakePersonas struct{}
+type fakeDirectory struct{}
 
-func (fakePersonas) BySlug(context.Context, string) (persona.Persona, error) {
-	return persona.Persona{}, nil
-}
-
-func (fakePersonas) Catalog(context.Context, string, string, int) ([]persona.Persona, string, error) {
-	return []persona.Persona{{Slug: "reviewer", Name: "Re\u200bviewer"}}, "", nil
+func (fakeDirectory) Search(context.Context, string, string, int) ([]persona.Entry, string, error) {
+	return []persona.Entry{{Slug: "reviewer", Name: "Re\u200bviewer", Skills: []persona.EntrySkill{}}}, "", nil
 }
 
 type fakeCards struct{}
@@ -309,7 +305,7 @@ func setup(t testing.TB, change ...func(*mcp.Deps)) *bundle {
 	b.todos = &fakeTodos{endpoints: b.endpoints, ended: make(chan error, 1), status: todo.Status{TodoID: aTodo, Queue: "reviews", Title: "T", State: todo.Ready, Version: 1, CreatedAt: time.Unix(1700000000, 0)}}
 	srv := httptest.NewUnstartedServer(nil)
 	b.url = "http://" + srv.Listener.Addr().String()
-	d := mcp.Deps{PublicURL: b.url, Version: "test", Endpoints: b.endpoints, Todos: b.todos, Personas: fakePersonas{}, Friends: fakePeople{}, Humans: fakePeople{}, Cards: fakeCards{},
+	d := mcp.Deps{PublicURL: b.url, Version: "test", Endpoints: b.endpoints, Todos: b.todos, Directory: fakeDirectory{}, Friends: fakePeople{}, Humans: fakePeople{}, Cards: fakeCards{},
 		Log: slog.New(slog.NewTextHandler(b.log, nil))}
 	for _, f := range change {
 		f(&d)

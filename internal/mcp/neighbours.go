@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,49 +42,22 @@ func readDiscover(v jsontext.Value, _ requestMeta) (*discoverArgs, error) {
 	return a, first(err, text("query", a.Query, maxTitle))
 }
 
-// found is a persona as the directory shows it. The directory of this instance
-// is verified by being here; there is no other source yet.
-type found struct {
-	Slug        string       `json:"slug"`
-	Name        string       `json:"name"`
-	Description string       `json:"description"`
-	Card        string       `json:"card"`
-	Skills      []foundSkill `json:"skills"`
-	Source      string       `json:"source"`
-	Verified    bool         `json:"verified"`
-}
-
-type foundSkill struct {
-	ID          string `json:"id"`
-	Name        string `json:"name"`
-	Description string `json:"description"`
-}
-
 func runDiscover(c *call, a *discoverArgs) (any, error) {
-	if c.h.Personas == nil {
+	if c.h.Directory == nil {
 		return nil, errUnavailable
 	}
-	ps, next, err := c.h.Personas.Catalog(c.ctx, a.Query, a.Cursor, pageSize)
+	es, next, err := c.h.Directory.Search(c.ctx, a.Query, a.Cursor, pageSize)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]found, len(ps))
-	for i, p := range ps {
-		out[i] = c.h.found(p)
+	for i := range es {
+		es[i].Name, es[i].Description = label(es[i].Name), prose(es[i].Description)
+		es[i].Skills = slices.Clone(es[i].Skills) // the directory keeps its own
+		for n, k := range es[i].Skills {
+			es[i].Skills[n] = persona.EntrySkill{ID: label(k.ID), Name: label(k.Name), Description: prose(k.Description)}
+		}
 	}
-	return listOf("personas", out, next), nil
-}
-
-func (h *handler) found(p persona.Persona) found {
-	f := found{
-		Slug: p.Slug, Name: label(p.Name), Description: prose(p.Description),
-		Card:   h.PublicURL + "/a2a/" + p.Slug + "/.well-known/agent-card.json",
-		Source: h.PublicURL, Verified: true, Skills: []foundSkill{},
-	}
-	for _, s := range p.Skills() {
-		f.Skills = append(f.Skills, foundSkill{ID: s.ID, Name: label(s.Name), Description: prose(s.Description)})
-	}
-	return f
+	return listOf("personas", es, next), nil
 }
 
 var errUnavailable = refusal.New(refusal.Unavailable, "this instance does not do that yet")

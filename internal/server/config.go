@@ -35,6 +35,7 @@ type Config struct {
 	TrustedProxies    []netip.Prefix // whose X-Forwarded-For is believed
 	SMTP              string         // smtp://user:password@host:port, "" for none
 	MailFrom          string
+	Directories       []string // public URLs of instances whose personas are found here too
 	SignInRedirects   []string // hosts, besides loopback, for method sign-in
 	Dev               bool
 }
@@ -61,6 +62,7 @@ func Settings() []Setting {
 		{Name: "trusted_proxies", About: "Address ranges whose X-Forwarded-For is believed, separated by commas."},
 		{Name: "smtp_url", About: "smtp://user:password@host:587 for notifications by e-mail; none without it."},
 		{Name: "mail_from", About: "Sender of notifications; required with smtp_url."},
+		{Name: "directories", About: "Public URLs of other instances whose listed personas are found here too, separated by commas."},
 		{Name: "sign_in_redirects", About: "Hosts, besides loopback, that method sign-in may redirect to, separated by commas."},
 	}
 }
@@ -104,6 +106,7 @@ func Load(file string, environ []string) (Config, error) {
 		PublicURL: values["public_url"], Listen: values["listen"], PrivateListen: values["private_listen"],
 		DatabaseURL: values["database_url"], DirectDatabaseURL: values["direct_database_url"], Pooled: values["database_pooled"] == "true",
 		SMTP: values["smtp_url"], MailFrom: values["mail_from"], SignInRedirects: split(values["sign_in_redirects"]),
+		Directories: split(values["directories"]),
 	}
 	path := values["issuers_file"]
 	if file != "" && !filepath.IsAbs(path) {
@@ -211,6 +214,12 @@ func (c *Config) Check() error {
 	}
 	if !trusted {
 		wrong("issuers_file", "no issuer is trusted for provenance, so nobody could ask for friendship")
+	}
+	for _, d := range c.Directories {
+		u, err := url.Parse(d)
+		if err != nil || u.Host == "" || u.Path != "" || (u.Scheme != "https" && !(c.Dev && u.Scheme == "http")) {
+			wrong("directories", "%q is no instance's public URL", d)
+		}
 	}
 	if c.SMTP != "" {
 		s, err := url.Parse(c.SMTP)

@@ -134,6 +134,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 		return err
 	}
 
+	directory := persona.NewDirectory(personas, c.PublicURL, c.Directories, guarded, s.log)
 	address := clientAddress(c.TrustedProxies)
 	bearer := requesterOf(endpoints, c.PublicURL)
 	cards := a2a.New(a2a.Deps{
@@ -143,7 +144,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 	})
 	tools, err := mcp.New(mcp.Deps{
 		PublicURL: c.PublicURL, Version: version, Endpoints: endpoints, Todos: todos,
-		Personas: personas, Friends: friends, Humans: humans, Cards: cards, Log: s.log,
+		Directory: directory, Friends: friends, Humans: humans, Cards: cards, Log: s.log,
 	})
 	if err != nil {
 		return err
@@ -171,7 +172,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 	mux.Handle("/mcp/", tools)
 	api := rest.New(rest.Deps{
 		PublicURL: c.PublicURL, Version: version, Pool: s.pool, Humans: humans, Personas: personas, Endpoints: endpoints, Friends: friends,
-		Todos: todos, Activity: events, Directory: persona.Directory{Store: personas, PublicURL: c.PublicURL}, Log: s.log,
+		Todos: todos, Activity: events, Directory: directory, Log: s.log,
 		SessionToken: humans.TokenFromRequest, Requester: bearer, ClientAddress: address,
 	})
 	for _, path := range []string{"/v1/", "/openapi.json", "/openapi.yaml", "/docs"} {
@@ -193,6 +194,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 		endpoints.Run,
 		humans.Run,
 		notices.Run,
+		directory.Run,
 		func(ctx context.Context) error { sealing.Run(ctx, 5*time.Second); return nil },
 		func(ctx context.Context) error {
 			return every(ctx, time.Hour, s.log, "forget replays", func(ctx context.Context) error { return rest.ForgetReplays(ctx, s.pool) })
