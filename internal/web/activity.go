@@ -143,6 +143,9 @@ func newEventRow(e activity.Event) eventRow {
 			row.Facts = append(row.Facts, fact{Name: strings.ReplaceAll(name, "_", " ")})
 			continue
 		}
+		if name == "user_agent" {
+			words = browser(words)
+		}
 		_, personal := e.Personal[name]
 		row.Facts = append(row.Facts, fact{factNames[name], quote.Visible(words, 200), personal && name != "email"})
 	}

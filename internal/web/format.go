@@ -23,6 +23,7 @@ func (s *site) functions() template.FuncMap {
 		"asset":    func(name string) string { return s.assets.names[name] },
 		"said":     func(text string) string { return quote.Visible(text, 200) },
 		"saidlong": func(text string) string { return quote.VisibleLines(text, 8000, quote.Kept) },
+		"browser":  browser,
 		"brief":    func(text string, n int) string { return quote.Visible(text, n) },
 		"ago":      func(t time.Time) template.HTML { return timeTag(t, relative(time.Until(t))) },
 		"date":     func(t time.Time) template.HTML { return timeTag(t, t.UTC().Format("2 January 2006")) },
