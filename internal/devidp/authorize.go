@@ -48,7 +48,7 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	case slices.Contains(prompts, "none") && known:
 		code.person = hinted
 	case slices.Contains(prompts, "none"):
-		p.redirectBack(w, r, url.Values{"error": {"login_required"}, "error_description": {"login_hint names nobody who is signed in"}})
+		p.redirectBack(w, r, url.Values{"error": {"login_required"}, "error_description": {"login_hint names nobody here; there are alice, bob and carol"}})
 		return
 	default:
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
