@@ -74,7 +74,8 @@ type Deps struct {
 // Handler serves A2A for one instance.
 type Handler struct {
 	Deps
-	visits *address.Limit // of the catalog
+	visits  *address.Limit // of the catalog
+	streams streams
 }
 
 // New returns the handler of d.

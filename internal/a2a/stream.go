@@ -2,14 +2,17 @@ package a2a
 
 import (
 	"encoding/json"
-	"fmt"
+	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/google/uuid"
 
 	"switchboard/internal/friend"
+	"switchboard/internal/refusal"
 )
 
 const (
@@ -18,7 +21,39 @@ const (
 	streamFor = 30 * time.Minute
 	// beat is a comment that keeps proxies from closing a quiet stream.
 	beat = 15 * time.Second
+	// writeWithin is how long a reader may take to read an event.
+	writeWithin = 30 * time.Second
+	// maxStreams bounds the streams of one request on this replica: whoever has
+	// its message, which is good for ever, can open another.
+	maxStreams = 8
 )
+
+// streams counts the open streams of each request.
+type streams struct {
+	mu   sync.Mutex
+	open map[uuid.UUID]int
+}
+
+func (s *streams) enter(id uuid.UUID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[id] >= maxStreams {
+		return false
+	}
+	if s.open == nil {
+		s.open = map[uuid.UUID]int{}
+	}
+	s.open[id]++
+	return true
+}
+
+func (s *streams) leave(id uuid.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[id]--; s.open[id] <= 0 {
+		delete(s.open, id)
+	}
+}
 
 // subscribe follows a request that has not been decided.
 func (c *call) subscribe(who friend.Asker) (any, error) {
@@ -42,6 +77,10 @@ func (c *call) subscribe(who friend.Asker) (any, error) {
 // database holds and nothing that is only on its way; so is the token, "" for
 // the sender of the message itself, so that the stream ends with it.
 func (c *call) stream(req friend.Request, who friend.Asker, token string) error {
+	if !c.streams.enter(req.ID) {
+		return refusal.New(refusal.RateLimited, "too many streams of this task are open").After(streamFor)
+	}
+	defer c.streams.leave(req.ID)
 	rung, stop := c.Friends.Follow(req.ID)
 	defer stop()
 	ctx := c.r.Context()
@@ -49,7 +88,14 @@ func (c *call) stream(req friend.Request, who friend.Asker, token string) error 
 	head := c.w.Header()
 	head.Set("Content-Type", "text/event-stream")
 	head.Set("Cache-Control", "no-store")
-	head.Set("X-Accel-Buffering", "no") // a proxy that buffers would keep the events
+	head.Set("X-Accel-Buffering", "no")  // a proxy that buffers would keep the events
+	_ = out.SetReadDeadline(time.Time{}) // nothing more is read, and the end of that time must not end the stream
+	// One who does not read holds a stream no longer than this.
+	write := func(text string) bool {
+		_ = out.SetWriteDeadline(time.Now().Add(writeWithin))
+		_, err := io.WriteString(c.w, text)
+		return err == nil && out.Flush() == nil
+	}
 	c.w.WriteHeader(http.StatusOK)
 	emit := func(e a2a.Event, final bool) bool {
 		v, err := c.version.event(e, final)
@@ -62,8 +108,7 @@ func (c *call) stream(req friend.Request, who friend.Asker, token string) error 
 			c.Log.ErrorContext(ctx, "encode A2A event", "error", err)
 			return false
 		}
-		_, err = fmt.Fprintf(c.w, "data: %s\n\n", b)
-		return err == nil && out.Flush() == nil
+		return write("data: " + string(b) + "\n\n")
 	}
 	if !emit(task(req, true), false) || stateOf[req.State].Terminal() {
 		return nil
@@ -81,7 +126,7 @@ func (c *call) stream(req friend.Request, who friend.Asker, token string) error 
 			return nil
 		case <-rung:
 		case <-look.C:
-			if _, err := fmt.Fprint(c.w, ": still waiting\n\n"); err != nil || out.Flush() != nil {
+			if !write(": still waiting\n\n") {
 				return nil
 			}
 		}

@@ -194,3 +194,23 @@ func TestAStreamLivesOnAnyProcess(t *testing.T) {
 	b.decide(task.ID, "decline", map[string]any{})
 	require.Equal(t, b.v.Rejected, again().State)
 }
+
+// TestTheStreamsOfARequestAreFew: its message is good for ever, so whoever has it
+// could open as many as the process has room for.
+func TestTheStreamsOfARequestAreFew(t *testing.T) {
+	t.Parallel()
+	b := setup(t, servertest.V1)
+	alice := b.i.Agent(t, "alice")
+	message := b.v.Message(alice.Part(t, b.home, b.home.Wish()))
+	first := b.follow("", b.v.Stream, with(message))()
+	for range 7 {
+		require.Equal(t, "task", b.follow("", b.v.Stream, with(message))().Kind)
+	}
+	bearer := alice.Token(t, b.resource())
+	require.Equal(t, http.StatusTooManyRequests, b.call("", b.v.Stream, with(message)).Status)
+	require.Equal(t, http.StatusTooManyRequests, b.call(bearer, b.v.Subscribe, map[string]any{"id": first.ID}).Status)
+	require.Equal(t, first.ID, b.call("", b.v.Send, with(message)).Task.ID, "only streams are bounded")
+	// Another request has its own.
+	carol := b.i.Agent(t, "carol")
+	require.Equal(t, "task", b.follow("", b.v.Stream, with(b.v.Message(carol.Part(t, b.home, b.home.Wish()))))().Kind)
+}

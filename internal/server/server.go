@@ -32,17 +32,21 @@ import (
 	"switchboard/internal/web"
 )
 
+// answerWithin is how long a client may take to read an answer.
+const answerWithin = time.Minute
+
 // Server is one process of an instance.
 type Server struct {
-	tools   http.Handler // of package mcp
-	config  Config
-	log     *slog.Logger
-	pool    *pgxpool.Pool
-	wake    *postgres.Wake
-	todos   *todo.Store
-	public  http.Handler
-	private http.Handler
-	work    []func(context.Context) error // background loops, ended by their context
+	writeWithin time.Duration
+	tools       http.Handler // of package mcp
+	config      Config
+	log         *slog.Logger
+	pool        *pgxpool.Pool
+	wake        *postgres.Wake
+	todos       *todo.Store
+	public      http.Handler
+	private     http.Handler
+	work        []func(context.Context) error // background loops, ended by their context
 
 	// Addr and PrivateAddr are where the listeners are once Run has begun.
 	publicListener, privateListener net.Listener
@@ -65,7 +69,7 @@ func New(ctx context.Context, c Config, version string, log *slog.Logger) (*Serv
 		pool.Close()
 		return nil, err
 	}
-	s := &Server{config: c, log: log, pool: pool, wake: postgres.NewWake(c.DirectDatabaseURL, postgres.WakeOptions{Logger: log})}
+	s := &Server{writeWithin: answerWithin, config: c, log: log, pool: pool, wake: postgres.NewWake(c.DirectDatabaseURL, postgres.WakeOptions{Logger: log})}
 	if err := s.join(ctx, version); err != nil {
 		s.Close()
 		return nil, err
@@ -286,8 +290,11 @@ func (s *Server) Run(ctx context.Context) error {
 		base, ending := context.WithCancel(context.WithoutCancel(ctx))
 		hs := &http.Server{
 			Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
-			BaseContext: func(net.Listener) context.Context { return base },
-			ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+			// An answer that nobody reads is held no longer than this. Streams and
+			// waiting calls set a time of their own.
+			WriteTimeout: s.writeWithin,
+			BaseContext:  func(net.Listener) context.Context { return base },
+			ErrorLog:     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		}
 		group.Go(func() error {
 			if err := hs.Serve(l); !errors.Is(err, http.ErrServerClosed) {

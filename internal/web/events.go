@@ -15,6 +15,9 @@ import (
 	"switchboard/internal/todo"
 )
 
+// writeWithin is how long a page may take to read an event.
+const writeWithin = 30 * time.Second
+
 // maxStreams bounds the open pages of one human that are live; others stay as they were loaded.
 const maxStreams = 12
 
@@ -72,12 +75,12 @@ func (v *visit) events() error {
 		return err
 	}
 	out := http.NewResponseController(v.w)
-	_ = out.SetWriteDeadline(time.Time{}) // the stream outlives an answer's deadline,
-	_ = out.SetReadDeadline(time.Time{})  // and a request's
+	_ = out.SetReadDeadline(time.Time{}) // the stream outlives a request's deadline
 	v.w.Header().Set("Content-Type", "text/event-stream")
 	v.w.Header().Set("Cache-Control", "no-store")
 	v.w.Header().Set("X-Accel-Buffering", "no")
 	send := func(text string) bool {
+		_ = out.SetWriteDeadline(time.Now().Add(writeWithin)) // and an answer's, while somebody reads
 		_, err := fmt.Fprint(v.w, text)
 		return err == nil && out.Flush() == nil
 	}

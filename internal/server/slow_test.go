@@ -1,0 +1,42 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A client that asks for answers and does not read them is cut off: each that is
+// held is memory that others need.
+func TestAnAnswerThatNobodyReadsIsNotHeld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s, err := New(t.Context(), w.config, "test", slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	s.publicListener, s.writeWithin = listen(t), 200*time.Millisecond
+	address := s.publicListener.Addr().String()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-ended)
+	})
+
+	conn, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetWriteDeadline(time.Now().Add(30*time.Second)))
+	request := "GET /openapi.json HTTP/1.1\r\nHost: " + strings.TrimPrefix(w.url, "http://") + "\r\nX-Padding: " + strings.Repeat("x", 16<<10) + "\r\n\r\n"
+	for err == nil { // until our own buffers are full, and then until the server gives up
+		_, err = conn.Write([]byte(request))
+	}
+	require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "the connection is held still: %v", err)
+}
