@@ -63,7 +63,6 @@ CREATE TABLE todo_live (
     id               uuid             NOT NULL,
     queue            text COLLATE "C" NOT NULL,
     line             uuid             NOT NULL,
-    endpoint         uuid,
     subject          uuid,
     rank             smallint         NOT NULL, -- 10 - priority: what is claimed first is least
     vstart           bigint           NOT NULL, -- virtual start: shares a queue between lines
@@ -91,17 +90,19 @@ CREATE TABLE todo_live (
     asked_at         timestamptz,
     public_message   text,
     PRIMARY KEY (owner, id)
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+) WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 5000);
 -- The order in which todos are claimed.
 CREATE INDEX todo_live_order ON todo_live (owner, queue, rank, vstart, id) WHERE claimable;
 -- The open todos of a line, counted against max_open, and its newest virtual start in a queue.
 -- The predicate is always true; it only hides the index from look-ups by id.
 CREATE INDEX todo_live_line ON todo_live (line, queue, rank, vstart) WHERE vstart >= 0;
--- Due later.
+-- Due later, in a queue and anywhere.
 CREATE INDEX todo_live_due ON todo_live (owner, queue, not_before) WHERE NOT claimable AND not_before IS NOT NULL;
+CREATE INDEX todo_live_due_anywhere ON todo_live (not_before) WHERE NOT claimable AND not_before IS NOT NULL;
 CREATE INDEX todo_live_deadline ON todo_live (deadline) WHERE deadline IS NOT NULL;
 CREATE INDEX todo_live_asked ON todo_live (owner, asked_at) WHERE asked_at IS NOT NULL;
+CREATE INDEX todo_live_asked_anywhere ON todo_live (asked_at) WHERE asked_at IS NOT NULL;
 CREATE INDEX todo_live_subject ON todo_live (owner, subject) WHERE subject IS NOT NULL;
 CREATE INDEX todo_live_inbox ON todo_live (owner, id) WHERE queue = 'inbox';
 

@@ -19,7 +19,9 @@
 //   - Acknowledged means committed. Concurrent calls share a transaction (group
 //     commit); each learns its own outcome, after the commit. A call's arguments
 //     must not be changed until it returns, nor afterwards if its context ended.
-//   - All times are the database's, taken after the locks.
+//   - All times are the database's, taken after the locks. Where a range of an index
+//     ends at the present, the time is taken in a sub-select: clock_timestamp() as it
+//     stands is volatile, and the planner would read the index from its beginning.
 //   - A consent todo (kind friend_request, in inbox) is shown to its human and to
 //     nobody else, and ended by [Store.FinishConsent] and by nothing else.
 //

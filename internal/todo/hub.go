@@ -329,7 +329,7 @@ func (h *hub) pollReady() {
 			) l WHERE l.state = 'ready' OR l.lease_expires_at <= clock_timestamp()
 		) OR EXISTS (
 			SELECT FROM todo_live l
-			WHERE l.owner = i.owner AND l.queue = i.queue AND NOT l.claimable AND l.not_before <= clock_timestamp()
+			WHERE l.owner = i.owner AND l.queue = i.queue AND NOT l.claimable AND l.not_before <= (SELECT clock_timestamp())
 		)`, owners, queues)
 	if err == nil {
 		var l lane

@@ -38,7 +38,7 @@ WITH used AS MATERIALIZED (
 			SELECT k.ordinal FROM todo_key k WHERE k.line = $3 AND k.ordinal >= 0 ORDER BY k.created_at DESC, k.id DESC LIMIT 1
 		) AS last, (
 			SELECT k.ordinal FROM todo_key k
-			WHERE k.line = $3 AND k.ordinal >= 0 AND k.created_at > clock_timestamp() - interval '1 hour'
+			WHERE k.line = $3 AND k.ordinal >= 0 AND k.created_at > (SELECT clock_timestamp() - interval '1 hour')
 			ORDER BY k.created_at, k.id LIMIT 1
 		) AS first
 ), fresh AS (
@@ -56,8 +56,8 @@ WITH used AS MATERIALIZED (
 	INSERT INTO todo (owner, id, queue, line, endpoint, grant_id, key, title, body, payload, priority, deadline, identity, calls_itself, trace, created_at)
 	SELECT $1, $2, $6, $3, $7, $8, $4, $9, $10, $11, 10 - $12, $13, $14, $15, $16, created_at FROM fresh
 )
-INSERT INTO todo_live (owner, id, queue, line, endpoint, rank, vstart, claimable, state, not_before, deadline)
-SELECT $1, $2, $6, $3, $7, $12, greatest($18::bigint,
+INSERT INTO todo_live (owner, id, queue, line, rank, vstart, claimable, state, not_before, deadline)
+SELECT $1, $2, $6, $3, $12, greatest($18::bigint,
 		CASE WHEN NOT $20 THEN (
 			SELECT l.vstart FROM todo_live l
 			WHERE l.owner = $1 AND l.queue = $6 AND l.claimable AND l.rank = $12 AND l.state = 'ready'
@@ -134,8 +134,8 @@ WITH item AS MATERIALIZED (
 		($21::text[])[ord], ($22::text[])[ord], ($23::text[])[ord], now
 	FROM admitted
 ), opened AS (
-	INSERT INTO todo_live (owner, id, queue, line, endpoint, rank, vstart, claimable, state, not_before, deadline)
-	SELECT owner, id, queue, line, endpoint, rank, vstart, not_before IS NULL OR not_before <= now, 'ready', not_before, deadline
+	INSERT INTO todo_live (owner, id, queue, line, rank, vstart, claimable, state, not_before, deadline)
+	SELECT owner, id, queue, line, rank, vstart, not_before IS NULL OR not_before <= now, 'ready', not_before, deadline
 	FROM admitted
 )
 SELECT ord, vstart FROM admitted`

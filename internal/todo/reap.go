@@ -56,7 +56,7 @@ const reapItem = `0 AS ord, 'expired' AS act, NULL::bytea AS digest, $1::text AS
 const reapDeadlines = `
 WITH locked AS MATERIALIZED (
 	SELECT l.ctid AS place FROM todo_live l
-	WHERE l.deadline IS NOT NULL AND l.deadline <= clock_timestamp() AND NOT (l.state = 'leased' AND l.cancel_requested)
+	WHERE l.deadline IS NOT NULL AND l.deadline <= (SELECT clock_timestamp()) AND NOT (l.state = 'leased' AND l.cancel_requested)
 	ORDER BY l.deadline LIMIT $2 FOR UPDATE SKIP LOCKED
 ), held AS MATERIALIZED (
 	SELECT ` + reapItem + `, ` + heldColumns + ` FROM locked k, todo_live l WHERE l.ctid = k.place
@@ -66,7 +66,7 @@ WITH locked AS MATERIALIZED (
 const reapQuestions = `
 WITH locked AS MATERIALIZED (
 	SELECT l.ctid AS place FROM todo_live l
-	WHERE l.asked_at IS NOT NULL AND l.asked_at <= clock_timestamp() - interval '7 days'
+	WHERE l.asked_at IS NOT NULL AND l.asked_at <= (SELECT clock_timestamp() - interval '7 days')
 	ORDER BY l.asked_at LIMIT $2 FOR UPDATE SKIP LOCKED
 ), held AS MATERIALIZED (
 	SELECT ` + reapItem + `, ` + heldColumns + ` FROM locked k, todo_live l WHERE l.ctid = k.place
@@ -110,7 +110,7 @@ func (s *Store) promote(ctx context.Context) error {
 		rows, err := s.pool.Query(ctx, `
 			WITH due AS MATERIALIZED (
 				SELECT l.ctid AS at FROM todo_live l
-				WHERE NOT l.claimable AND l.not_before IS NOT NULL AND l.not_before <= clock_timestamp() AND l.state = 'ready'
+				WHERE NOT l.claimable AND l.not_before IS NOT NULL AND l.not_before <= (SELECT clock_timestamp()) AND l.state = 'ready'
 				LIMIT $1 FOR UPDATE SKIP LOCKED
 			)
 			UPDATE todo_live l SET claimable = true FROM due WHERE l.ctid = due.at

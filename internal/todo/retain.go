@@ -37,7 +37,7 @@ func (s *Store) retain(ctx context.Context) error {
 		}
 	}
 	// A lease lasts a day at most without a heartbeat; after two nobody repeats a claim.
-	if _, err := s.pool.Exec(ctx, `DELETE FROM todo_claim WHERE created_at < clock_timestamp() - interval '2 days'`); err != nil {
+	if _, err := s.pool.Exec(ctx, `DELETE FROM todo_claim WHERE created_at < (SELECT clock_timestamp()) - interval '2 days'`); err != nil {
 		return fmt.Errorf("forget old claims: %w", err)
 	}
 	return nil

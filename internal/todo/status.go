@@ -264,7 +264,7 @@ func (s *Store) Used(ctx context.Context, c endpoint.Caller) (Used, error) {
 	err := s.pool.QueryRow(ctx, `
 		SELECT (SELECT count(*) FROM (SELECT FROM todo_live l WHERE l.line = $1 AND l.vstart >= 0 LIMIT 100000) open),
 			(SELECT count(*) FROM (SELECT FROM todo_key k WHERE k.line = $1 AND k.ordinal >= 0
-				AND k.created_at > clock_timestamp() - interval '1 hour' LIMIT 100000) recent)`, c.Endpoint.Line).Scan(&u.Open, &u.ThisHour)
+				AND k.created_at > (SELECT clock_timestamp() - interval '1 hour') LIMIT 100000) recent)`, c.Endpoint.Line).Scan(&u.Open, &u.ThisHour)
 	if err != nil {
 		return Used{}, unavailable(fmt.Errorf("count what the line uses: %w", err))
 	}

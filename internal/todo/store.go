@@ -91,6 +91,9 @@ func writerPool(ctx context.Context, pool *pgxpool.Pool, conns int32) (*pgxpool.
 			{"enable_bitmapscan", "off"},
 			{"enable_hashjoin", "off"},
 			{"enable_mergejoin", "off"},
+			{"enable_memoize", "off"},
+			{"enable_sort", "off"}, // where an index has the order, it is to be used
+			{"enable_incremental_sort", "off"},
 			{"jit", "off"},
 		} {
 			config.ConnConfig.RuntimeParams[p.name] = p.value

@@ -114,7 +114,7 @@ UPDATE todo_live l SET claimable = true
 FROM (
 	SELECT x.at FROM unnest($1::uuid[], $2::text[]) AS i(owner, queue), LATERAL (
 		SELECT l.ctid AS at FROM todo_live l
-		WHERE l.owner = i.owner AND l.queue = i.queue AND NOT l.claimable AND l.not_before <= clock_timestamp() AND l.state = 'ready'
+		WHERE l.owner = i.owner AND l.queue = i.queue AND NOT l.claimable AND l.not_before <= (SELECT clock_timestamp()) AND l.state = 'ready'
 		ORDER BY l.not_before LIMIT 1000 FOR UPDATE SKIP LOCKED
 	) x
 ) due WHERE l.ctid = due.at`

@@ -357,7 +357,9 @@ func (k *kit) gathered(s *Store, calls int, call func(i int)) (release func(), d
 	k.t.Helper()
 	tx := k.changing(k.peer)
 	done = &sync.WaitGroup{}
-	done.Go(func() { _, _ = s.Create(context.Background(), k.peer, []New{{Queue: "reviews", Title: "first", IdempotencyKey: "first"}}) })
+	done.Go(func() {
+		_, _ = s.Create(context.Background(), k.peer, []New{{Queue: "reviews", Title: "first", IdempotencyKey: "first"}})
+	})
 	k.waitingOn(1)
 	for i := range calls {
 		done.Go(func() { call(i) })

@@ -79,7 +79,7 @@ func explainCreates(ctx context.Context, conn *pgxpool.Conn, items []*creation) 
 				SELECT k.ordinal FROM todo_key k WHERE k.line = i.line AND k.ordinal >= 0 ORDER BY k.created_at DESC, k.id DESC LIMIT 1
 			) AS last
 			FROM todo_key f
-			WHERE f.line = i.line AND f.ordinal >= 0 AND f.created_at > clock_timestamp() - interval '1 hour'
+			WHERE f.line = i.line AND f.ordinal >= 0 AND f.created_at > (SELECT clock_timestamp() - interval '1 hour')
 			ORDER BY f.created_at, f.id LIMIT 1
 		) h ON i.per_hour IS NOT NULL`,
 		owners, lines, keys, hashes, queues, deadlines, notBefore, maxOpen, perHour, delay, keyLifetime.Seconds())
