@@ -134,6 +134,9 @@ func (w *Wake) Notify(topic string) {
 	w.out.put(h)
 }
 
+// NotifyOthers is Notify for who has told this process already.
+func (w *Wake) NotifyOthers(topic string) { w.out.put(hashTopic(topic)) }
+
 func (w *Wake) wakeLocal(h topicHash) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -203,7 +203,7 @@ func (h *hub) wakeReady(l lane, n int) {
 func (h *hub) ready(owner uuid.UUID, queue string, n int) {
 	l := lane{owner, queue}
 	h.wakeReady(l, n)
-	h.s.wake.Notify(l.topic())
+	h.s.wake.NotifyOthers(l.topic())
 }
 
 // watch registers a call that waits for a todo of a line.
@@ -263,7 +263,7 @@ func (h *hub) changed(owner, line, id uuid.UUID) {
 		}
 	}
 	h.mu.Unlock()
-	h.s.wake.Notify(lineTopic(line))
+	h.s.wake.NotifyOthers(lineTopic(line))
 }
 
 // touched tells that some todos of an owner have changed.
@@ -282,7 +282,7 @@ func (h *hub) touched(owner uuid.UUID) {
 		}
 	}
 	h.mu.Unlock()
-	h.s.wake.Notify(ownerTopic(owner))
+	h.s.wake.NotifyOthers(ownerTopic(owner))
 }
 
 // poll looks after all waiting calls from time to time.
