@@ -20,8 +20,11 @@ import (
 const serverName = "switchboard"
 
 // marshaling writes the wire members: absent lists as [], zero values under
-// omitempty left out as package todo means it, times in UTC.
+// omitempty left out as package todo means it, times in UTC. It does not insist
+// on documents that have one reading only, which is checked when they come in:
+// one that was kept before must not spoil the answer for those beside it.
 var marshaling = jsonv2.JoinOptions(
+	jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true),
 	jsonv1.OmitEmptyWithLegacySemantics(true),
 	jsonv2.FormatNilSliceAsNull(false),
 	jsonv2.WithMarshalers(jsonv2.MarshalToFunc(func(enc *jsontext.Encoder, t time.Time) error {

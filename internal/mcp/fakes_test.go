@@ -99,6 +99,7 @@ type fakeTodos struct {
 	asked   any
 	err     error
 	status  todo.Status
+	fault   any // Status panics with it
 	wake    chan struct{}
 	ended   chan error
 	waiting atomic.Int64
@@ -140,6 +141,9 @@ func (f *fakeTodos) Create(_ context.Context, c endpoint.Caller, items []todo.Ne
 func (f *fakeTodos) Status(ctx context.Context, c endpoint.Caller, _ uuid.UUID, wait time.Duration, _ *int64) (todo.Status, error) {
 	if err := f.note(c, wait); err != nil {
 		return todo.Status{}, err
+	}
+	if f.fault != nil {
+		panic(f.fault)
 	}
 	if wait > 0 && f.wake != nil {
 		f.waiting.Add(1)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/google/uuid"
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -61,7 +62,7 @@ type listenParams struct {
 // listen serves a subscriptions/listen request.
 func (x *exchange) listen(e envelope) {
 	var p listenParams
-	if err := json.Unmarshal(e.params, &p); err != nil || p.Notifications == nil {
+	if err := jsonv2.Unmarshal(e.params, &p); err != nil || p.Notifications == nil {
 		x.refuse(&rpcError{status: http.StatusBadRequest, code: codeInvalidParams, message: "params.notifications is missing or malformed"})
 		return
 	}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
@@ -52,6 +54,13 @@ func (x *exchange) await(c *call, wait time.Duration) {
 	h := &handover{done: make(chan outcome, 1)}
 	go func() {
 		defer cancel()
+		// Nobody above catches a fault here: it would end the process and with it
+		// everybody's calls.
+		defer func() {
+			if fault := recover(); fault != nil {
+				h.finish(outcome{err: fmt.Errorf("fault: %v\n%s", fault, debug.Stack())})
+			}
+		}()
 		result, err := c.carryOut()
 		h.finish(outcome{result, err})
 	}()

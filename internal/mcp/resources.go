@@ -2,12 +2,12 @@ package mcp
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -84,12 +84,16 @@ func (x *exchange) readResource(e envelope) {
 	}
 }
 
-// uriOf is params.uri, "" when there is none.
+// uriOf is params.uri, "" when there is none or its params could be read in two
+// ways: whoever routed the request by its headers must have seen the same.
 func uriOf(e envelope) string {
 	var p struct {
-		URI string `json:"uri"`
+		URI  string         `json:"uri"`
+		Meta jsontext.Value `json:"_meta"`
 	}
-	_ = json.Unmarshal(e.params, &p)
+	if jsonv2.Unmarshal(e.params, &p, jsonv2.RejectUnknownMembers(true)) != nil {
+		return ""
+	}
 	return p.URI
 }
 
