@@ -16,3 +16,6 @@ func MigrateFS(ctx context.Context, url string, files fs.FS) error {
 
 // Pid returns the number of the postmaster.
 func (s *DevServer) Pid() int { return s.proc.cmd.Process.Pid }
+
+// Alone reports whether the process takes it that it is the only one.
+func (w *Wake) Alone() bool { return w.alone() }

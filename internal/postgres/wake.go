@@ -43,6 +43,7 @@ type Wake struct {
 
 	out       *outbox
 	listening atomic.Bool
+	heard     atomic.Int64 // when another process was heard last, as nanoseconds of Unix time
 	pongs     chan struct{}
 
 	cancel context.CancelFunc
@@ -131,11 +132,32 @@ func (w *Wake) Subscribe(topic string) (<-chan struct{}, func()) {
 func (w *Wake) Notify(topic string) {
 	h := hashTopic(topic)
 	w.wakeLocal(h)
-	w.out.put(h)
+	w.put(h)
 }
 
 // NotifyOthers is Notify for who has told this process already.
-func (w *Wake) NotifyOthers(topic string) { w.out.put(hashTopic(topic)) }
+func (w *Wake) NotifyOthers(topic string) { w.put(hashTopic(topic)) }
+
+// put sends a topic to other processes, if there may be any.
+func (w *Wake) put(h topicHash) {
+	if !w.alone() {
+		w.out.put(h)
+	}
+}
+
+// After so many periods, and so long, without a ping of another process we take it
+// that there is none.
+const (
+	quietPings = 3
+	quietTime  = 3 * time.Second
+)
+
+// alone reports whether nobody else is there to be told. Every process pings through
+// the channel, and a new one as soon as it listens, so one that listens knows of the
+// others. A single process then pays nothing for hints.
+func (w *Wake) alone() bool {
+	return w.listening.Load() && time.Since(time.Unix(0, w.heard.Load())) > max(quietPings*w.o.PingEvery, quietTime)
+}
 
 func (w *Wake) wakeLocal(h topicHash) {
 	w.mu.Lock()

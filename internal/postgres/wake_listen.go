@@ -68,6 +68,7 @@ func (w *Wake) listenOnce(ctx context.Context) error {
 			}
 			continue
 		}
+		w.heard.Store(time.Now().UnixNano())
 		for _, t := range topics {
 			w.wakeLocal(t)
 		}
@@ -92,7 +93,10 @@ func (w *Wake) watchPings(ctx context.Context, cancel context.CancelCauseFunc) {
 				return
 			case <-w.pongs:
 				alive = true
-				if w.listening.CompareAndSwap(false, true) {
+				if !w.listening.Load() {
+					// Others are heard within a period; until then there may be some.
+					w.heard.Store(time.Now().UnixNano())
+					w.listening.Store(true)
 					// What was sent while nobody listened is lost.
 					w.wakeAll()
 				}

@@ -108,11 +108,17 @@ func (w *Wake) send(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	failures := 0
+	var last time.Time
 	for {
+		// Topics that change one after the other go out together.
+		if pause(ctx, w.o.Interval/5-time.Since(last)) != nil {
+			return
+		}
 		topics, ping, wait := w.out.take(time.Now(), maxTopics)
 		if len(topics) > 0 || ping {
 			var err error
 			conn, err = w.deliver(ctx, conn, topics)
+			last = time.Now()
 			if err == nil {
 				failures = 0
 				continue

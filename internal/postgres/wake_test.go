@@ -234,3 +234,18 @@ func BenchmarkWake_Cross(b *testing.B) {
 		<-c
 	}
 }
+
+func TestWake_AloneIsSilentUntilAnotherComes(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Empty(t)
+	first := newWake(t, url)
+	require.Eventually(t, first.Alone, patience, 5*time.Millisecond)
+
+	second := newWake(t, url)
+	woken, end := second.Subscribe("topic")
+	defer end()
+	require.Eventually(t, func() bool { return !first.Alone() }, patience, time.Millisecond)
+	drain(woken)
+	first.Notify("topic")
+	requireWoken(t, woken)
+}
