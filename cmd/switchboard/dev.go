@@ -59,7 +59,7 @@ func runDev(c *cobra.Command, o devOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := o.checkListeners(); err != nil {
+	if err := o.checkListeners(ctx); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -113,14 +113,14 @@ func runDev(c *cobra.Command, o devOptions) (err error) {
 
 // checkListeners finds out in the first second, and not after a database was
 // made, that an address is taken.
-func (o devOptions) checkListeners() error {
+func (o devOptions) checkListeners(ctx context.Context) error {
 	wanted := []struct{ flag, address string }{{"--listen", o.listen}, {"--private-listen", o.private}}
 	if o.issuer == "" {
 		wanted = append(wanted, struct{ flag, address string }{"--issuer-listen", o.issuerListen})
 	}
 	var errs []error
 	for _, w := range wanted {
-		l, err := net.Listen("tcp", w.address)
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", w.address)
 		if err == nil {
 			err = l.Close()
 		}

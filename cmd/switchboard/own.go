@@ -50,7 +50,7 @@ func at(object map[string]any, path string) string {
 		return ""
 	case string:
 		if t, err := time.Parse(time.RFC3339, v); err == nil {
-			return t.Local().Format("2006-01-02 15:04")
+			return t.UTC().Format("2006-01-02 15:04Z")
 		}
 		return quote.Visible(v, 80)
 	case []any:
