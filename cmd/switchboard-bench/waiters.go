@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 )
 
@@ -111,6 +112,11 @@ func (b *bench) weighWaiters(ctx context.Context, in *instance) error {
 	after, err := srv.memory()
 	if err != nil {
 		return err
+	}
+	if b.profile != "" {
+		if content, err := srv.fetch("/debug/pprof/heap"); err == nil {
+			_ = os.WriteFile(b.profile+"/waiters-heap.pprof", content, 0o600)
+		}
 	}
 	if after.Routines-before.Routines < a.Waiting {
 		return fmt.Errorf("only %d of %d calls wait", after.Routines-before.Routines, a.Waiting)
