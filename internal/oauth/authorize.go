@@ -133,7 +133,7 @@ func foreign(r *http.Request, origin string) bool {
 // known finds the client and checks the redirect. Until both stand, nobody is
 // sent anywhere: what is wrong is a page.
 func (s *Server) known(w http.ResponseWriter, r *http.Request, f form, session human.Session) (*request, bool) {
-	c, err := s.clients.get(r.Context(), f["client_id"])
+	c, err := s.clients.get(r.Context(), session.Human.ID, f["client_id"])
 	if err != nil {
 		s.Log.InfoContext(r.Context(), "client refused", "client", f["client_id"], "error", err)
 		s.refusePage(w, http.StatusBadRequest, "The program cannot be recognised: "+plain(err)+".")

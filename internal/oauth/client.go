@@ -17,6 +17,7 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"switchboard/internal/provenance"
@@ -39,6 +40,7 @@ const (
 	keepDefault = 10 * time.Minute
 	keepLongest = 24 * time.Hour
 	fetchesMost = 8 // at once
+	fetchesEach = 2 // of one person's, so that nobody's slow documents hold all of them
 )
 
 // clients fetches documents and keeps them for as long as they say.
@@ -47,8 +49,9 @@ type clients struct {
 	dev  bool
 	slot chan struct{}
 
-	mu   sync.Mutex
-	kept *lru.LRU[string, keptClient]
+	mu     sync.Mutex
+	kept   *lru.LRU[string, keptClient]
+	asking map[uuid.UUID]int // fetches of a person's, waiting ones too
 }
 
 type keptClient struct {
@@ -61,12 +64,12 @@ func newClients(c *http.Client, dev bool) *clients {
 	if err != nil {
 		panic(err) // only for a size that is not positive
 	}
-	return &clients{http: c, dev: dev, kept: kept, slot: make(chan struct{}, fetchesMost)}
+	return &clients{http: c, dev: dev, kept: kept, slot: make(chan struct{}, fetchesMost), asking: map[uuid.UUID]int{}}
 }
 
-// get returns the client of an id. The error is for the person in front of the
-// page, who chose the client.
-func (c *clients) get(ctx context.Context, id string) (client, error) {
+// get returns the client of an id, for a person. The error is for that person,
+// who is in front of the page and chose the client.
+func (c *clients) get(ctx context.Context, person uuid.UUID, id string) (client, error) {
 	if err := checkClientID(id, c.dev); err != nil {
 		return client{}, err
 	}
@@ -76,6 +79,10 @@ func (c *clients) get(ctx context.Context, id string) (client, error) {
 	if ok && time.Now().Before(k.until) {
 		return k.client, nil
 	}
+	if !c.enter(person) {
+		return client{}, errors.New("several programs of yours are being looked up already, wait for them")
+	}
+	defer c.leave(person)
 	select {
 	case c.slot <- struct{}{}:
 		defer func() { <-c.slot }()
@@ -92,6 +99,24 @@ func (c *clients) get(ctx context.Context, id string) (client, error) {
 		c.mu.Unlock()
 	}
 	return found, nil
+}
+
+func (c *clients) enter(person uuid.UUID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asking[person] >= fetchesEach {
+		return false
+	}
+	c.asking[person]++
+	return true
+}
+
+func (c *clients) leave(person uuid.UUID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asking[person]--; c.asking[person] == 0 {
+		delete(c.asking, person)
+	}
 }
 
 // checkClientID refuses what cannot be the URL of a document.
