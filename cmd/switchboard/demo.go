@@ -64,7 +64,7 @@ func startInstance(ctx context.Context, dir, name, issuer string) (*instance, er
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(3)
+	ports, err := freePorts(ctx, 3)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func startInstance(ctx context.Context, dir, name, issuer string) (*instance, er
 	} else {
 		issuer = "http://" + ports[2]
 	}
-	i := &instance{url: "http://" + ports[0], issuer: issuer, cmd: exec.Command(program, args...), log: &bytes.Buffer{}, ended: make(chan struct{})}
+	i := &instance{url: "http://" + ports[0], issuer: issuer, cmd: exec.CommandContext(context.WithoutCancel(ctx), program, args...), log: &bytes.Buffer{}, ended: make(chan struct{})}
 	i.cmd.Stdout, i.cmd.Stderr = io.Discard, i.log
 	if err := i.cmd.Start(); err != nil {
 		return nil, err
@@ -120,11 +120,11 @@ func (i *instance) stop() {
 }
 
 // freePorts finds loopback addresses that nobody listens on.
-func freePorts(n int) ([]string, error) {
+func freePorts(ctx context.Context, n int) ([]string, error) {
 	var addrs []string
 	var errs []error
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}

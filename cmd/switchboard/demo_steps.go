@@ -39,7 +39,7 @@ func runDemo(ctx context.Context, dir string, out io.Writer) (err error) {
 	if d.store, err = requester.Open(filepath.Join(dir, "alice-keys")); err != nil {
 		return err
 	}
-	d.say("starting two instances, each with its own PostgreSQL")
+	d.sayf("starting two instances, each with its own PostgreSQL")
 	if d.bobs, err = startInstance(ctx, dir, "bob", ""); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func runDemo(ctx context.Context, dir string, out io.Writer) (err error) {
 		return err
 	}
 	defer d.alices.stop()
-	d.say("two instances, %s (bob) and %s (alice), trust one issuer, %s", d.bobs.url, d.alices.url, d.bobs.issuer)
+	d.sayf("two instances, %s (bob) and %s (alice), trust one issuer, %s", d.bobs.url, d.alices.url, d.bobs.issuer)
 	for _, step := range []func(context.Context) error{
 		d.publish, d.discover, d.ask, d.beforeApproval, d.approve, d.tools, d.handOver, d.work, d.reverse, d.narrow, d.revoke,
 	} {
@@ -59,7 +59,7 @@ func runDemo(ctx context.Context, dir string, out io.Writer) (err error) {
 	return nil
 }
 
-func (d *demo) say(format string, args ...any) { fmt.Fprintf(d.out, "demo: "+format+"\n", args...) }
+func (d *demo) sayf(format string, args ...any) { fmt.Fprintf(d.out, "demo: "+format+"\n", args...) }
 
 // publish: each signs in at home; bob publishes a persona and vends two home
 // endpoints, alice publishes the card that her agent calls itself by.
@@ -100,7 +100,7 @@ func (d *demo) publish(ctx context.Context) (err error) {
 	if err := d.alice.call(ctx, http.MethodPost, "/v1/personas", map[string]any{"agent_id": agent.ID, "slug": "release-bot", "name": "Release bot", "visibility": "unlisted"}, nil); err != nil {
 		return err
 	}
-	d.say("bob publishes the persona %s and vends two home endpoints for his workers", d.slug)
+	d.sayf("bob publishes the persona %s and vends two home endpoints for his workers", d.slug)
 	return nil
 }
 
@@ -112,7 +112,7 @@ func (d *demo) discover(ctx context.Context) error {
 	if len(links) != 1 || !strings.Contains(links[0], d.slug) {
 		return fmt.Errorf("the catalog lists %v", links)
 	}
-	d.say("alice's agent finds %s in the catalog", links[0])
+	d.sayf("alice's agent finds %s in the catalog", links[0])
 	return nil
 }
 
@@ -136,7 +136,7 @@ func (d *demo) ask(ctx context.Context) error {
 	if d.request, err = d.q.Send(ctx, d.store, ask, requester.SignIn{Headless: "alice"}); err != nil {
 		return err
 	}
-	d.say("it asks for friendship over A2A, signed by alice's issuer: task %s is %s", d.request.ID, d.request.State)
+	d.sayf("it asks for friendship over A2A, signed by alice's issuer: task %s is %s", d.request.ID, d.request.State)
 	return nil
 }
 
@@ -171,7 +171,7 @@ func (d *demo) beforeApproval(ctx context.Context) error {
 	if a.status != http.StatusUnauthorized {
 		return fmt.Errorf("bob's agent approves: HTTP %d", a.status)
 	}
-	d.say("before the approval there is no token for any endpoint, and bob's own agent cannot approve")
+	d.sayf("before the approval there is no token for any endpoint, and bob's own agent cannot approve")
 	return nil
 }
 
@@ -202,7 +202,7 @@ func (d *demo) approve(ctx context.Context) error {
 	if d.request.Grant == nil {
 		return fmt.Errorf("after the approval the request is %s", d.request.State)
 	}
-	d.say("bob approves it from his inbox, narrower: %s, at most %d open, %d days", strings.Join(d.request.Grant.Scope.Strings(), " "),
+	d.sayf("bob approves it from his inbox, narrower: %s, at most %d open, %d days", strings.Join(d.request.Grant.Scope.Strings(), " "),
 		d.request.Grant.Scope.Limits.MaxOpen, d.request.Grant.Scope.Limits.ExpiresInDays)
 	return nil
 }
@@ -218,7 +218,7 @@ func (d *demo) tools(ctx context.Context) (err error) {
 	if want := []string{"create_for", "todo_status", "list_created", "whoami"}; !slices.Equal(names, want) {
 		return fmt.Errorf("tools/list: %v", names)
 	}
-	d.say("alice's agent takes a token with its key and sees %s, no more", strings.Join(names, ", "))
+	d.sayf("alice's agent takes a token with its key and sees %s, no more", strings.Join(names, ", "))
 	return nil
 }
 
@@ -228,8 +228,8 @@ func (d *demo) peer(ctx context.Context, tool string, arguments, into any) (code
 	if err != nil {
 		return "", err
 	}
-	if e := r.Refusal(); e != nil {
-		return e.Code, nil
+	if r.IsError {
+		return r.Refusal().Code, nil
 	}
 	if into == nil {
 		return "", nil
@@ -257,7 +257,7 @@ func (d *demo) handOver(ctx context.Context) error {
 		return fmt.Errorf("one key made two todos: %v", ids)
 	}
 	d.todo = ids[0]
-	d.say("it hands over work twice with one key: one todo, %s", d.todo)
+	d.sayf("it hands over work twice with one key: one todo, %s", d.todo)
 	return nil
 }
 
@@ -286,7 +286,7 @@ func (d *demo) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say("bob's first worker claims it for one second, and stops working")
+	d.sayf("bob's first worker claims it for one second, and stops working")
 	now, err := claim(d.workers[1], 60, 20)
 	if err != nil {
 		return err
@@ -295,7 +295,7 @@ func (d *demo) work(ctx context.Context) error {
 	if code, err := d.workers[1].call(ctx, "complete", map[string]any{"todo_id": d.todo, "lease_token": now, "result": result}, nil); err != nil || code != "" {
 		return fmt.Errorf("complete: %s %w", code, err)
 	}
-	d.say("the lease lapses; his second worker claims it and finishes")
+	d.sayf("the lease lapses; his second worker claims it and finishes")
 	code, err := d.workers[0].call(ctx, "complete", map[string]any{"todo_id": d.todo, "lease_token": old, "result": map[string]any{"verdict": "stale"}}, nil)
 	if err != nil {
 		return err
@@ -303,7 +303,7 @@ func (d *demo) work(ctx context.Context) error {
 	if code != string(refusal.LeaseLost) {
 		return fmt.Errorf("the old fence answers %q", code)
 	}
-	d.say("the first worker's late result is refused: %s", code)
+	d.sayf("the first worker's late result is refused: %s", code)
 	var st struct {
 		State  string
 		Result json.RawMessage
@@ -314,7 +314,7 @@ func (d *demo) work(ctx context.Context) error {
 	if st.State != "done" || !strings.Contains(string(st.Result), "approved") {
 		return fmt.Errorf("todo_status: %+v", st)
 	}
-	d.say("alice's agent reads %s: %s", st.State, st.Result)
+	d.sayf("alice's agent reads %s: %s", st.State, st.Result)
 	return nil
 }
 
@@ -344,7 +344,7 @@ func (d *demo) reverse(ctx context.Context) error {
 	if _, err := e.Token(ctx); err == nil {
 		return errors.New("the key of the grant got a token at alice's instance")
 	}
-	d.say("the other direction gives nothing: bob's side got no grant and no token at alice's")
+	d.sayf("the other direction gives nothing: bob's side got no grant and no token at alice's")
 	return nil
 }
 
@@ -362,7 +362,7 @@ func (d *demo) narrow(ctx context.Context) error {
 	if !slices.Equal(names, []string{"todo_status", "whoami"}) {
 		return fmt.Errorf("after narrowing: %v", names)
 	}
-	d.say("bob narrows the grant; the next call sees %s", strings.Join(names, ", "))
+	d.sayf("bob narrows the grant; the next call sees %s", strings.Join(names, ", "))
 	return nil
 }
 
@@ -388,6 +388,6 @@ func (d *demo) revoke(ctx context.Context) error {
 	if a := answers[unknown]; a != answers[d.endpoint.URL()] || !strings.HasPrefix(a, "HTTP 401 ") {
 		return fmt.Errorf("after revoking: %v", answers)
 	}
-	d.say("bob revokes it; the next call is refused with the very bytes of an unknown endpoint's answer")
+	d.sayf("bob revokes it; the next call is refused with the very bytes of an unknown endpoint's answer")
 	return nil
 }

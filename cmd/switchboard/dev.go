@@ -181,7 +181,7 @@ ends with the command's exit status.`,
 				return err
 			}
 			if code != 0 {
-				return exitCode(code)
+				return exitError(code)
 			}
 			return nil
 		},

@@ -23,7 +23,7 @@ func main() {
 	if err == nil {
 		return
 	}
-	var code exitCode
+	var code exitError
 	if errors.As(err, &code) {
 		os.Exit(int(code))
 	}
@@ -31,11 +31,11 @@ func main() {
 	os.Exit(1)
 }
 
-// exitCode ends the program with a status and no message of ours.
-type exitCode int
+// exitError ends the program with a status and no message of ours.
+type exitError int
 
 // Error names the status.
-func (c exitCode) Error() string { return fmt.Sprintf("exit status %d", int(c)) }
+func (c exitError) Error() string { return fmt.Sprintf("exit status %d", int(c)) }
 
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
