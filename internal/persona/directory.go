@@ -156,9 +156,10 @@ func (d *Directory) Run(ctx context.Context) error {
 			case err == nil:
 				r.entries.Store(&entries)
 				r.read = time.Now()
-			case ctx.Err() != nil:
-				return nil
 			default:
+				if ctx.Err() != nil {
+					break // the select below ends it
+				}
 				d.log.WarnContext(ctx, "read a directory", "url", r.url, "error", err)
 				if time.Since(r.read) > keepFor {
 					r.entries.Store(nil)

@@ -189,7 +189,7 @@ func signedBy(card []byte, signatures []signature, keys []jose.JSONWebKey) bool 
 	}
 	payload := base64.RawURLEncoding.EncodeToString(canonical)
 	for _, s := range signatures[:min(len(signatures), 4)] {
-		jws, err := jose.ParseSigned(s.Protected+"."+payload+"."+s.Signature, []jose.SignatureAlgorithm{jose.EdDSA, jose.ES256})
+		jws, err := jose.ParseSignedCompact(s.Protected+"."+payload+"."+s.Signature, []jose.SignatureAlgorithm{jose.EdDSA, jose.ES256})
 		if err != nil {
 			continue
 		}

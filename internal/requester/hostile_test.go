@@ -40,7 +40,7 @@ func TestNoPlainRequestLeavesForAnotherMachine(t *testing.T) {
 	t.Parallel()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://192.0.2.1/latest/meta-data", nil)
 	require.NoError(t, err)
-	_, err = New(0).http.Do(r) //nolint:bodyclose // there is none
+	_, err = New(0).http.Do(r)
 	require.ErrorContains(t, err, "is not https")
 }
 

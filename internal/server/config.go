@@ -217,7 +217,7 @@ func (c *Config) Check() error {
 	}
 	for _, d := range c.Directories {
 		u, err := url.Parse(d)
-		if err != nil || u.Host == "" || u.Path != "" || (u.Scheme != "https" && !(c.Dev && u.Scheme == "http")) {
+		if err != nil || u.Host == "" || u.Path != "" || u.Scheme != "https" && (!c.Dev || u.Scheme != "http") {
 			wrong("directories", "%q is no instance's public URL", d)
 		}
 	}

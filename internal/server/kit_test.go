@@ -74,7 +74,7 @@ func listen(t *testing.T) net.Listener {
 // replica starts a process of the instance on l; it ends with the test.
 func (w *world) replica(t *testing.T, l net.Listener) {
 	t.Helper()
-	var out io.Writer = io.Discard
+	out := io.Discard
 	if testing.Verbose() {
 		out = os.Stderr
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -21,7 +22,7 @@ func guard(c Config, log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if fault := recover(); fault != nil {
-				if fault == http.ErrAbortHandler {
+				if err, ok := fault.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 					panic(fault)
 				}
 				log.ErrorContext(r.Context(), "fault", "method", r.Method, "path", r.URL.Path, "fault", fmt.Sprint(fault), "stack", string(debug.Stack()))
