@@ -152,18 +152,17 @@ func (d *Directory) Run(ctx context.Context) error {
 	for {
 		for _, r := range d.remotes {
 			entries, err := d.fetch(ctx, r.url)
-			switch {
-			case err == nil:
+			if err == nil {
 				r.entries.Store(&entries)
 				r.read = time.Now()
-			default:
-				if ctx.Err() != nil {
-					break // the select below ends it
-				}
-				d.log.WarnContext(ctx, "read a directory", "url", r.url, "error", err)
-				if time.Since(r.read) > keepFor {
-					r.entries.Store(nil)
-				}
+				continue
+			}
+			if ctx.Err() != nil {
+				break // the select below ends it
+			}
+			d.log.WarnContext(ctx, "read a directory", "url", r.url, "error", err)
+			if time.Since(r.read) > keepFor {
+				r.entries.Store(nil)
 			}
 		}
 		select {
