@@ -118,7 +118,7 @@ func (s *Store) AuthenticateAPIToken(ctx context.Context, token string) (Human, 
 	}
 	var id uuid.UUID
 	var touch bool
-	h, err := scanHuman(s.pool.QueryRow(ctx, `
+	h, err := s.scanHuman(s.pool.QueryRow(ctx, `
 		SELECT `+humanColumns+`, a.id, coalesce(a.last_used < clock_timestamp() - $2::interval, true)
 		FROM api_token_hash t
 		JOIN api_token a ON a.human = t.human AND a.id = t.token
@@ -129,6 +129,9 @@ func (s *Store) AuthenticateAPIToken(ctx context.Context, token string) (Human, 
 	}
 	if err != nil {
 		return Human{}, fmt.Errorf("authenticate API token: %w", err)
+	}
+	if !h.Resident {
+		return Human{}, errBad
 	}
 	if touch {
 		_, err := s.pool.Exec(ctx, `UPDATE api_token SET last_used = clock_timestamp() WHERE human = $1 AND id = $2`, h.ID, id)

@@ -131,7 +131,9 @@ const humanColumns = `h.id, h.name, h.email, h.issuer, h.subject, h.identity, h.
 // scanner is what a row and rows have in common.
 type scanner interface{ Scan(dest ...any) error }
 
-func scanHuman(row scanner, more ...any) (Human, error) {
+// scanHuman reads a human. Whom the operator has taken off the list is a guest
+// from then on, whatever they were when they signed in.
+func (s *Store) scanHuman(row scanner, more ...any) (Human, error) {
 	var h Human
 	var notifications []byte
 	dest := append([]any{&h.ID, &h.Name, &h.Email, &h.Issuer, &h.Subject, &h.Identity, &h.Resident, &h.CreatedAt, &notifications, &h.Version}, more...)
@@ -141,6 +143,7 @@ func scanHuman(row scanner, more ...any) (Human, error) {
 	if err := json.Unmarshal(notifications, &h.Notifications); err != nil {
 		return Human{}, fmt.Errorf("read notification settings: %w", err)
 	}
+	h.Resident = h.Resident && s.config.Residents.has(provenance.Person{Issuer: h.Issuer, Subject: h.Subject, Email: h.Email})
 	return h, nil
 }
 
@@ -148,13 +151,13 @@ var errNobody = refusal.New(refusal.NotFound, "there is no such human")
 
 // Get returns the human; refusal.NotFound when there is none.
 func (s *Store) Get(ctx context.Context, id uuid.UUID) (Human, error) {
-	h, err := scanHuman(s.pool.QueryRow(ctx, `SELECT `+humanColumns+` FROM human h WHERE h.id = $1`, id))
+	h, err := s.scanHuman(s.pool.QueryRow(ctx, `SELECT `+humanColumns+` FROM human h WHERE h.id = $1`, id))
 	return h, found(err, "get human")
 }
 
 // ByIdentity finds the human of an identity hash; refusal.NotFound when nobody.
 func (s *Store) ByIdentity(ctx context.Context, identity []byte) (Human, error) {
-	h, err := scanHuman(s.pool.QueryRow(ctx, `
+	h, err := s.scanHuman(s.pool.QueryRow(ctx, `
 		SELECT `+humanColumns+`
 		FROM human_identity i JOIN human h ON h.id = i.human
 		WHERE i.identity = $1`, identity))
@@ -191,7 +194,7 @@ func (s *Store) Update(ctx context.Context, id uuid.UUID, name *string, n *Notif
 			return Human{}, fmt.Errorf("write notification settings: %w", err)
 		}
 	}
-	h, err := scanHuman(s.pool.QueryRow(ctx, `
+	h, err := s.scanHuman(s.pool.QueryRow(ctx, `
 		UPDATE human h
 		SET name = coalesce($2, h.name), named = h.named OR $2::text IS NOT NULL,
 		    notifications = coalesce($3::jsonb, h.notifications), version = h.version + 1

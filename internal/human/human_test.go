@@ -56,6 +56,7 @@ type testBundle struct {
 	issuer     *provenance.Issuer
 	arrivals   *arrivals
 	requesters *requesters
+	config     human.Config
 }
 
 func setup(t *testing.T, residents ...string) *testBundle {
@@ -76,10 +77,11 @@ func setup(t *testing.T, residents ...string) *testBundle {
 	list, err := human.NewResidents(residents, true)
 	require.NoError(t, err)
 	b := &testBundle{pool: pgtest.Pool(t), issuer: &entry, arrivals: &arrivals{}, requesters: &requesters{}}
-	b.store, err = human.New(b.pool, human.Config{
+	b.config = human.Config{
 		PublicURL: publicURL, Issuers: []provenance.Issuer{entry}, IDTokens: provenance.NewKeys(client), Client: client,
 		Sealer: sealer, Residents: list, Arrivals: b.arrivals, Requesters: b.requesters, Dev: true,
-	})
+	}
+	b.store, err = human.New(b.pool, b.config)
 	require.NoError(t, err)
 	return b
 }
@@ -221,6 +223,29 @@ func TestSignIn_LetsInResidentsAndGuestsOnly(t *testing.T) {
 
 	_, err = b.signIn(t, "carol")
 	require.Equal(t, stranger, refusal.From(err).Message, "one answer for all strangers")
+}
+
+func TestResidents_WhoIsTakenOffTheListIsAGuestAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "alice@example.com")
+	token, err := b.signIn(t, "alice")
+	require.NoError(t, err)
+	s, err := b.store.Authenticate(t.Context(), token)
+	require.NoError(t, err)
+	_, api, err := b.store.CreateAPIToken(t.Context(), s.Human.ID, "script")
+	require.NoError(t, err)
+
+	b.config.Residents, err = human.NewResidents([]string{"bob@example.com"}, true)
+	require.NoError(t, err)
+	restarted, err := human.New(b.pool, b.config)
+	require.NoError(t, err)
+	s, err = restarted.Authenticate(t.Context(), token)
+	require.NoError(t, err)
+	require.False(t, s.Human.Resident)
+	_, err = restarted.AuthenticateAPIToken(t.Context(), api)
+	require.Equal(t, refusal.Unauthenticated, refusal.CodeOf(err))
+	_, err = b.store.AuthenticateAPIToken(t.Context(), api)
+	require.NoError(t, err, "the list decides, and nothing was written")
 }
 
 func TestSession_EndsByTheDatabasesClock(t *testing.T) {

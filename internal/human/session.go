@@ -77,7 +77,7 @@ func (s *Store) Authenticate(ctx context.Context, token string) (Session, error)
 	}
 	var v Session
 	var slide bool
-	h, err := scanHuman(s.pool.QueryRow(ctx, `
+	h, err := s.scanHuman(s.pool.QueryRow(ctx, `
 		SELECT `+humanColumns+`, s.id, s.auth_time, s.created_at, s.last_seen, s.user_agent,
 		       s.auth_time > clock_timestamp() - $2::interval,
 		       s.last_seen < clock_timestamp() - $5::interval

@@ -252,7 +252,7 @@ func (s *Store) upsert(ctx context.Context, tx pgx.Tx, p provenance.Person, resi
 	if err := tx.QueryRow(ctx, `SELECT arrived FROM human WHERE id = $1 FOR UPDATE`, id).Scan(&arrived); err != nil {
 		return Human{}, err
 	}
-	h, err := scanHuman(tx.QueryRow(ctx, `
+	h, err := s.scanHuman(tx.QueryRow(ctx, `
 		UPDATE human h
 		SET name = CASE WHEN h.named THEN h.name ELSE $2 END, email = $3, resident = $4, arrived = h.arrived OR $4
 		WHERE h.id = $1
