@@ -17,18 +17,19 @@ CREATE TABLE queue (
 );
 
 -- What makes a creation happen once: the key of each todo within its line. It
--- cannot be partitioned by time, because the key must be unique over all time.
+-- cannot be partitioned by time, because the key must be unique over all time, so it
+-- is small: name stands for line and key (todo_key_name), digest for the content.
 -- ordinal counts the creations of a limited line, so that "how many in the last
 -- hour" is two look-ups and not a count.
 CREATE TABLE todo_key (
-    owner      uuid             NOT NULL,
-    line       uuid             NOT NULL,
-    key        text COLLATE "C" NOT NULL,
-    id         uuid             NOT NULL,
-    digest     bytea            NOT NULL,
-    ordinal    bigint,          -- null in a line that is not limited
-    created_at timestamptz      NOT NULL,
-    CONSTRAINT todo_key_once PRIMARY KEY (owner, line, key)
+    owner      uuid        NOT NULL,
+    name       uuid        NOT NULL,
+    id         uuid        NOT NULL,
+    digest     uuid        NOT NULL,
+    line       uuid        NOT NULL,
+    ordinal    bigint,     -- null in a line that is not limited
+    created_at timestamptz NOT NULL,
+    CONSTRAINT todo_key_once PRIMARY KEY (owner, name)
 );
 -- The predicate leaves unlimited lines out. It also keeps the planner from looking a
 -- key up through this index when statistics are stale: that does not name ordinal.
@@ -66,6 +67,7 @@ CREATE TABLE todo_live (
     subject          uuid,
     rank             smallint         NOT NULL, -- 10 - priority: what is claimed first is least
     vstart           bigint           NOT NULL, -- virtual start: shares a queue between lines
+    limited          boolean          NOT NULL DEFAULT false, -- counts against the limits of its line
     claimable        boolean          NOT NULL, -- false: due later, waiting for an answer, or for the human alone
     state            text COLLATE "C" NOT NULL CHECK (state IN ('ready', 'leased', 'input_required')),
     version          bigint           NOT NULL DEFAULT 1,
@@ -95,8 +97,7 @@ CREATE TABLE todo_live (
 -- The order in which todos are claimed.
 CREATE INDEX todo_live_order ON todo_live (owner, queue, rank, vstart, id) WHERE claimable;
 -- The open todos of a line, counted against max_open, and its newest virtual start in a queue.
--- The predicate is always true; it only hides the index from look-ups by id.
-CREATE INDEX todo_live_line ON todo_live (line, queue, rank, vstart) WHERE vstart >= 0;
+CREATE INDEX todo_live_line ON todo_live (line, queue, rank, vstart) WHERE limited;
 -- Due later, in a queue and anywhere.
 CREATE INDEX todo_live_due ON todo_live (owner, queue, not_before) WHERE NOT claimable AND not_before IS NOT NULL;
 CREATE INDEX todo_live_due_anywhere ON todo_live (not_before) WHERE NOT claimable AND not_before IS NOT NULL;
@@ -198,6 +199,13 @@ $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
+-- What stands for an idempotency key of a line in todo_key.
+CREATE FUNCTION todo_key_name(line uuid, key text) RETURNS uuid LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT encode(substring(sha256(uuid_send(line) || convert_to(key, 'UTF8')) FROM 1 FOR 16), 'hex')::uuid
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
 -- The smallest UUIDv7 of a moment.
 CREATE FUNCTION todo_first_id(moment timestamptz) RETURNS uuid LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT (lpad(to_hex((extract(epoch FROM moment) * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid
@@ -257,7 +265,7 @@ BEGIN
     IF keep THEN
         RETURN false;
     END IF;
-    EXECUTE format('DELETE FROM todo_key k USING %I t WHERE k.owner = t.owner AND k.line = t.line AND k.key = t.key AND k.id = t.id', 'todo_' || week);
+    EXECUTE format('DELETE FROM todo_key k USING %I t WHERE k.owner = t.owner AND k.name = todo_key_name(t.line, t.key) AND k.id = t.id', 'todo_' || week);
     FOREACH base IN ARRAY ARRAY['todo', 'todo_outcome', 'todo_attempt', 'todo_exchange', 'todo_artifact'] LOOP
         EXECUTE format('DROP TABLE IF EXISTS %I', base || '_' || week);
     END LOOP;
@@ -271,4 +279,4 @@ SELECT todo_make_partitions(clock_timestamp());
 -- +goose Down
 DROP FUNCTION todo_drop_partitions, todo_make_partitions;
 DROP TABLE todo_claim, todo_artifact, todo_exchange, todo_attempt, todo_outcome, todo_live, todo, todo_key, queue;
-DROP FUNCTION todo_first_id, todo_stale;
+DROP FUNCTION todo_first_id, todo_key_name, todo_stale;

@@ -131,6 +131,8 @@ func (f *filling) insert(ctx context.Context, table string) (string, error) {
 			values[i] = "m.id"
 		case "key":
 			values[i] = "'fill-' || lpad(m.n::text, 9, '0')"
+		case "name":
+			values[i] = "gen_random_uuid()"
 		case "vstart":
 			values[i] = "t.vstart + m.n"
 		default:

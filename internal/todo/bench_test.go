@@ -145,7 +145,9 @@ func TestCompare(t *testing.T) {
 	_, err = pool.Exec(ctx, rawTable)
 	require.NoError(t, err)
 	raw := &rawSide{pool: pool}
-	st := &storeSide{store: k.store}
+	o := Options{}
+	_, _ = fmt.Sscan(os.Getenv("TODO_WORKERS"), &o.Workers, &o.Direct)
+	st := &storeSide{store: k.replica(o)}
 	for range 8 {
 		h := k.human(t)
 		raw.owners = append(raw.owners, h.owner)
@@ -179,9 +181,9 @@ func TestCompare(t *testing.T) {
 		var ratios, costs []float64
 		for range rounds {
 			r, rc, rt := measure(c, raw.lifecycle)
-			b0, i0, _ := k.store.batch.Stats()
+			b0, i0, _ := st.store.batch.Stats()
 			s, sc, stt := measure(c, st.lifecycle)
-			b1, i1, re := k.store.batch.Stats()
+			b1, i1, re := st.store.batch.Stats()
 			ratios, costs = append(ratios, s/r), append(costs, rt/stt)
 			fmt.Printf("callers %2d: raw %6.0f  store %6.0f  ratio %.2f   µs server+client: raw %s store %s ratio %.2f  batch %.1f reruns %d\n", c, r, s, s/r, rc, sc, rt/stt, float64(i1-i0)/float64(b1-b0), re)
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"switchboard/internal/refusal"
@@ -163,6 +165,21 @@ func digest(parts ...[]byte) []byte {
 		h.Write(p)
 	}
 	return h.Sum(nil)
+}
+
+// short16 is the first 16 bytes of a digest, which do for telling contents apart and
+// are stored as a UUID is.
+func short16(sum []byte) (id uuid.UUID) {
+	copy(id[:], sum)
+	return id
+}
+
+// keyName stands for an idempotency key of a line; todo_key_name in SQL.
+func keyName(line uuid.UUID, key string) uuid.UUID {
+	h := sha256.New()
+	h.Write(line[:])
+	h.Write([]byte(key))
+	return short16(h.Sum(nil))
 }
 
 // moment is a time's part in a digest, "" when there is none.

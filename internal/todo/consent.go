@@ -59,7 +59,7 @@ func (s *Store) FinishConsent(ctx context.Context, tx pgx.Tx, owner, friendReque
 const cancelLine = `
 WITH locked AS MATERIALIZED (
 	SELECT l.ctid AS place, l.id FROM todo_live l
-	WHERE l.owner = $1 AND l.line = $2 AND l.vstart >= 0 AND l.subject IS NULL
+	WHERE l.owner = $1 AND l.line = $2 AND l.limited AND l.subject IS NULL
 	ORDER BY l.id FOR UPDATE
 ), held AS MATERIALIZED (
 	SELECT 0 AS ord, 'canceled' AS act, NULL::bytea AS digest, NULL::text AS error, NULL::text AS message,
@@ -82,7 +82,7 @@ func (s *Store) CancelByEndpoint(ctx context.Context, tx pgx.Tx, owner, endpoint
 	}
 	// Rows first, then a statement that sees them as they are now.
 	if _, err := tx.Exec(ctx, `
-		SELECT FROM todo_live l WHERE l.owner = $1 AND l.line = $2 AND l.vstart >= 0 ORDER BY l.id FOR UPDATE`, owner, line); err != nil {
+		SELECT FROM todo_live l WHERE l.owner = $1 AND l.line = $2 AND l.limited ORDER BY l.id FOR UPDATE`, owner, line); err != nil {
 		return 0, fmt.Errorf("lock the line's todos: %w", err)
 	}
 	moves, err := settleMany(ctx, tx, cancelLine, owner, line, optional(reason))

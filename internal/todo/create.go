@@ -40,7 +40,8 @@ type creation struct {
 	auth                                      *authority
 	line                                      uuid.UUID
 	key                                       string
-	hash                                      []byte
+	name                                      uuid.UUID // stands for line and key
+	hash                                      uuid.UUID // of the content
 	id                                        uuid.UUID
 	queue                                     string
 	title, body, trace, identity, callsItself string
@@ -122,6 +123,7 @@ func (s *Store) CreateOwn(ctx context.Context, owner uuid.UUID, n New) (Created,
 }
 
 func (w *work) add(m *creation) {
+	m.name = keyName(m.line, m.key)
 	w.creates = append(w.creates, m)
 	w.size += itemSize + len(m.title) + len(m.body)
 	if m.payload != nil {
@@ -177,6 +179,6 @@ func newCreation(n New, limits *scope.Limits) (*creation, error) {
 		payload: payload, priority: priority, notBefore: n.NotBefore, deadline: n.Deadline, limits: limits,
 		// Everything but traceparent: a repeat may run under another trace. The
 		// priority as it was asked for, since the default may have been narrowed.
-		hash: digest([]byte(n.Queue), []byte(n.Title), []byte(n.Body), canonical(payload), []byte(asked), moment(n.NotBefore), moment(n.Deadline)),
+		hash: short16(digest([]byte(n.Queue), []byte(n.Title), []byte(n.Body), canonical(payload), []byte(asked), moment(n.NotBefore), moment(n.Deadline))),
 	}, nil
 }

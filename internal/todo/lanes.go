@@ -86,7 +86,8 @@ type looks struct {
 	byKey  map[lane]*look
 	made   []madeReady
 	served map[class]int64
-	next   map[share]int64
+	next   map[share]int64 // reserved included
+	nextOf map[share]int64 // of what was created
 }
 
 type madeReady struct {
@@ -110,7 +111,7 @@ func (l *lanes) begin(r *round) *looks {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k.byKey = make(map[lane]*look, len(r.demands))
-	k.served, k.next = map[class]int64{}, map[share]int64{}
+	k.served, k.next, k.nextOf = map[class]int64{}, map[share]int64{}, map[share]int64{}
 	for _, d := range r.demands {
 		if d.id != uuid.Nil {
 			continue
@@ -175,6 +176,10 @@ func (k *looks) start(sh share) (least, next int64, known bool) {
 	return max(next, served), next, known
 }
 
+// reserve notes that the line's next todo in a class starts no earlier, though it is
+// not known yet whether the one before it is created.
+func (k *looks) reserve(sh share, next int64) { k.next[sh] = max(k.next[sh], next) }
+
 // took notes that a claim of the round has taken a todo.
 func (k *looks) took(n lane, p place) {
 	if x := k.byKey[n]; x != nil && x.last.before(p) {
@@ -190,7 +195,7 @@ func (k *looks) took(n lane, p place) {
 func (k *looks) created(c *creation, vstart int64) {
 	k.made = append(k.made, madeReady{lane{c.auth.owner, c.queue}, place{c.rank(), vstart, c.id}})
 	sh := c.share()
-	k.next[sh] = max(k.next[sh], vstart+1)
+	k.nextOf[sh] = max(k.nextOf[sh], vstart+1)
 }
 
 // end draws the marks, once the transaction has committed.
@@ -233,7 +238,7 @@ func (k *looks) end(committed bool) {
 	if len(l.next) >= maxLanes {
 		clear(l.next)
 	}
-	for sh, v := range k.next {
+	for sh, v := range k.nextOf {
 		l.next[sh] = max(l.next[sh], v)
 	}
 }

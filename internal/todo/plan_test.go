@@ -16,7 +16,7 @@ import (
 // hotStatements are those of batches.
 var hotStatements = map[string]string{
 	"lock one": lockOne, "lock many": lockMany, "lock counted": lockManyCounted,
-	"insert one": insertOne, "insert one limited": insertOneLimited, "insert many": insertMany,
+	"insert one": insertOne, "insert one limited": insertOneLimited, "insert many": insertMany, "insert many limited": insertManyLimited,
 	"take next": takeNextFew, "take across": takeAcrossFew, "take many": takeNextMany, "take many across": takeAcrossMany, "take by id": takeByID,
 	"promote": promoteDue, "reclaim next": reclaimNext, "reclaim by id": reclaimByID,
 	"reap deadlines": reapDeadlines, "reap questions": reapQuestions,
@@ -67,8 +67,8 @@ func TestPlan_LooksRowsUpWhateverTheStatisticsSay(t *testing.T) {
 			SELECT ('00000000-0000-7000-8000-' || lpad(o::text, 12, '0'))::uuid, gen_random_uuid(), 'reviews', gen_random_uuid(), 5, i, true, 'ready'
 			FROM generate_series(1, $1::int) o, generate_series(1, $2::int) i`, owners, each)
 		k.exec(`
-			INSERT INTO todo_key (owner, line, key, id, digest, ordinal, created_at)
-			SELECT owner, line, id::text, id, '\x00', 1, clock_timestamp() FROM todo_live ON CONFLICT DO NOTHING`)
+			INSERT INTO todo_key (owner, line, name, id, digest, ordinal, created_at)
+			SELECT owner, line, id, id, id, 1, clock_timestamp() FROM todo_live ON CONFLICT DO NOTHING`)
 	}
 	for name, prepare := range map[string]func(k *kit, conn *pgxpool.Conn){
 		"planned while empty": func(k *kit, conn *pgxpool.Conn) {
@@ -124,7 +124,7 @@ func requireLookups(t *testing.T, name, plan string) {
 		for _, column := range map[string][]string{
 			"todo_live_pkey": {"owner =", "id ="}, "todo_live_order": {"owner =", "queue ="}, "todo_live_line": {"line ="},
 			"todo_live_due": {"owner =", "queue =", "not_before <="},
-			"todo_key_once": {"owner =", "line =", "key ="}, "todo_key_by_time": {"line ="}, "queue_pkey": {"owner =", "name ="}, "endpoint_pkey": {"owner =", "id ="},
+			"todo_key_once": {"owner =", "name ="}, "todo_key_by_time": {"line ="}, "queue_pkey": {"owner =", "name ="}, "endpoint_pkey": {"owner =", "id ="},
 			"stand_in_pkey": {"owner =", "id ="},
 		}[index] {
 			require.Contains(t, cond, column, "%s:\n%s", name, plan)

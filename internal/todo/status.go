@@ -261,8 +261,21 @@ func (s *Store) Used(ctx context.Context, c endpoint.Caller) (Used, error) {
 		return Used{}, err
 	}
 	var u Used
+	if c.Endpoint.Kind == endpoint.Home {
+		// Nothing of it is limited, so no index counts it.
+		err := s.pool.QueryRow(ctx, `
+			SELECT (SELECT count(*) FROM (SELECT l.line FROM todo_live l WHERE l.owner = $1 LIMIT 100000) open WHERE open.line = $2),
+				(SELECT count(*) FROM (
+					SELECT t.line FROM todo t
+					WHERE t.owner = $1 AND t.id >= (SELECT todo_first_id(clock_timestamp() - interval '1 hour')) LIMIT 100000
+				) recent WHERE recent.line = $2)`, c.Endpoint.Owner, c.Endpoint.Line).Scan(&u.Open, &u.ThisHour)
+		if err != nil {
+			return Used{}, unavailable(fmt.Errorf("count what the line uses: %w", err))
+		}
+		return u, nil
+	}
 	err := s.pool.QueryRow(ctx, `
-		SELECT (SELECT count(*) FROM (SELECT FROM todo_live l WHERE l.line = $1 AND l.vstart >= 0 LIMIT 100000) open),
+		SELECT (SELECT count(*) FROM (SELECT FROM todo_live l WHERE l.line = $1 AND l.limited LIMIT 100000) open),
 			(SELECT count(*) FROM (SELECT FROM todo_key k WHERE k.line = $1 AND k.ordinal >= 0
 				AND k.created_at > (SELECT clock_timestamp() - interval '1 hour') LIMIT 100000) recent)`, c.Endpoint.Line).Scan(&u.Open, &u.ThisHour)
 	if err != nil {

@@ -47,11 +47,11 @@ func explainCreates(ctx context.Context, conn *pgxpool.Conn, items []*creation) 
 	}
 	n := len(open)
 	owners, lines := make([][16]byte, n), make([][16]byte, n)
-	keys, queues, hashes := make([]string, n), make([]string, n), make([][]byte, n)
+	names, hashes, queues := make([][16]byte, n), make([][16]byte, n), make([]string, n)
 	deadlines, notBefore := make([]*time.Time, n), make([]*time.Time, n)
 	maxOpen, perHour, delay := make([]*int64, n), make([]*int64, n), make([]*int32, n)
 	for i, c := range open {
-		owners[i], lines[i], keys[i], hashes[i], queues[i] = c.auth.owner, c.line, c.key, c.hash, c.queue
+		owners[i], lines[i], names[i], hashes[i], queues[i] = c.auth.owner, c.line, c.name, c.hash, c.queue
 		deadlines[i], notBefore[i] = c.deadline, c.notBefore
 		if c.limits != nil {
 			days := c.delayDays()
@@ -64,13 +64,13 @@ func explainCreates(ctx context.Context, conn *pgxpool.Conn, items []*creation) 
 			EXISTS (SELECT FROM queue q WHERE q.owner = i.owner AND q.name = i.queue),
 			coalesce(i.not_before > clock_timestamp() + make_interval(days => i.delay_days), false),
 			coalesce(i.deadline <= clock_timestamp(), false),
-			coalesce((SELECT count(*) FROM (SELECT FROM todo_live l WHERE l.line = i.line AND l.vstart >= 0 LIMIT i.max_open) x) >= i.max_open, false),
+			coalesce((SELECT count(*) FROM (SELECT FROM todo_live l WHERE l.line = i.line AND l.limited LIMIT i.max_open) x) >= i.max_open, false),
 			coalesce(coalesce(h.last - h.first + 1, 0) >= i.per_hour, false), coalesce(h.wait, 3600)::float8
-		FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bytea[], $5::text[], $6::timestamptz[], $7::timestamptz[],
+		FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $6::timestamptz[], $7::timestamptz[],
 				$8::bigint[], $9::bigint[], $10::int[])
-			WITH ORDINALITY AS i(owner, line, key, digest, queue, deadline, not_before, max_open, per_hour, delay_days, ord)
+			WITH ORDINALITY AS i(owner, line, name, digest, queue, deadline, not_before, max_open, per_hour, delay_days, ord)
 		LEFT JOIN LATERAL (
-			SELECT k.id, k.digest FROM todo_key k WHERE k.owner = i.owner AND k.line = i.line AND k.key = i.key LIMIT 1
+			SELECT k.id, k.digest FROM todo_key k WHERE k.owner = i.owner AND k.name = i.name LIMIT 1
 		) k ON true
 		LEFT JOIN LATERAL (SELECT l.id, l.state, l.version FROM todo_live l WHERE l.owner = i.owner AND l.id = k.id LIMIT 1) l ON true
 		LEFT JOIN LATERAL (SELECT o.* FROM todo_outcome o WHERE o.owner = i.owner AND o.id = k.id LIMIT 1) o ON true
@@ -82,7 +82,7 @@ func explainCreates(ctx context.Context, conn *pgxpool.Conn, items []*creation) 
 			WHERE f.line = i.line AND f.ordinal >= 0 AND f.created_at > (SELECT clock_timestamp() - interval '1 hour')
 			ORDER BY f.created_at, f.id LIMIT 1
 		) h ON i.per_hour IS NOT NULL`,
-		owners, lines, keys, hashes, queues, deadlines, notBefore, maxOpen, perHour, delay, keyLifetime.Seconds())
+		owners, lines, names, hashes, queues, deadlines, notBefore, maxOpen, perHour, delay, keyLifetime.Seconds())
 	if err != nil {
 		return fmt.Errorf("explain what was not created: %w", err)
 	}
@@ -105,8 +105,8 @@ func explainCreates(ctx context.Context, conn *pgxpool.Conn, items []*creation) 
 	}
 	for _, c := range forgotten {
 		_, err := conn.Exec(ctx, `
-			DELETE FROM todo_key k WHERE k.owner = $1 AND k.line = $2 AND k.key = $3
-				AND NOT EXISTS (SELECT FROM todo_live l WHERE l.owner = k.owner AND l.id = k.id)`, c.auth.owner, c.line, c.key)
+			DELETE FROM todo_key k WHERE k.owner = $1 AND k.name = $2
+				AND NOT EXISTS (SELECT FROM todo_live l WHERE l.owner = k.owner AND l.id = k.id)`, c.auth.owner, c.name)
 		if err != nil {
 			return fmt.Errorf("forget a key: %w", err)
 		}
