@@ -67,6 +67,7 @@ CREATE TABLE todo_live (
     subject          uuid,
     rank             smallint         NOT NULL, -- 10 - priority: what is claimed first is least
     vstart           bigint           NOT NULL, -- virtual start: shares a queue between lines
+    weight           integer          NOT NULL DEFAULT 0, -- bytes of body and payload
     limited          boolean          NOT NULL DEFAULT false, -- counts against the limits of its line
     claimable        boolean          NOT NULL, -- false: due later, waiting for an answer, or for the human alone
     state            text COLLATE "C" NOT NULL CHECK (state IN ('ready', 'leased', 'input_required')),

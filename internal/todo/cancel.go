@@ -186,8 +186,8 @@ func reopen(ctx context.Context, tx pgx.Tx, owner, id uuid.UUID) (m move, sh sha
 		WITH gone AS (
 			DELETE FROM todo_outcome o WHERE o.owner = $1 AND o.id = $2 AND o.state = 'failed' RETURNING o.*
 		)
-		INSERT INTO todo_live AS l (owner, id, queue, line, limited, rank, vstart, claimable, state, version, attempt, artifacts, questions)
-		SELECT t.owner, t.id, t.queue, t.line, t.grant_id IS NOT NULL, 10 - t.priority, coalesce((
+		INSERT INTO todo_live AS l (owner, id, queue, line, weight, limited, rank, vstart, claimable, state, version, attempt, artifacts, questions)
+		SELECT t.owner, t.id, t.queue, t.line, octet_length(t.body) + coalesce(octet_length(t.payload), 0), t.grant_id IS NOT NULL, 10 - t.priority, coalesce((
 				SELECT l.vstart FROM todo_live l
 				WHERE l.owner = t.owner AND l.queue = t.queue AND l.claimable AND l.rank = 10 - t.priority AND l.state = 'ready'
 				ORDER BY l.vstart, l.id LIMIT 1

@@ -63,8 +63,8 @@ WITH used AS MATERIALIZED (
 	INSERT INTO todo (owner, id, queue, line, endpoint, grant_id, key, title, body, payload, priority, deadline, identity, calls_itself, trace, created_at)
 	SELECT $1, $2, $6, $3, $7, $8, $20, $9, $10, $11, 10 - $12, $13, $14, $15, $16, created_at FROM fresh
 )
-INSERT INTO todo_live (owner, id, queue, line, limited, rank, claimable, state, not_before, deadline, vstart)
-SELECT $1, $2, $6, $3, $8::uuid IS NOT NULL, $12, $17::timestamptz IS NULL OR $17 <= created_at, 'ready', $17, $13, `
+INSERT INTO todo_live (owner, id, queue, line, weight, limited, rank, claimable, state, not_before, deadline, vstart)
+SELECT $1, $2, $6, $3, octet_length($10) + coalesce(octet_length($11), 0), $8::uuid IS NOT NULL, $12, $17::timestamptz IS NULL OR $17 <= created_at, 'ready', $17, $13, `
 
 	firstOfClass = `CASE WHEN NOT $19 THEN (
 		SELECT l.vstart FROM todo_live l
@@ -84,8 +84,8 @@ const insertMany = `
 WITH item AS MATERIALIZED (
 	SELECT i.*, clock_timestamp() AS now
 	FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::uuid[], $6::text[], $7::uuid[],
-			$8::smallint[], $9::timestamptz[], $10::timestamptz[], $11::bigint[])
-		WITH ORDINALITY AS i(owner, id, line, name, digest, queue, endpoint, rank, deadline, not_before, vstart, ord)
+			$8::smallint[], $9::timestamptz[], $10::timestamptz[], $11::int[], $17::bigint[])
+		WITH ORDINALITY AS i(owner, id, line, name, digest, queue, endpoint, rank, deadline, not_before, weight, vstart, ord)
 	WHERE (SELECT k.id FROM todo_key k WHERE k.owner = i.owner AND k.name = i.name LIMIT 1) IS NULL
 		AND (SELECT q.name FROM queue q WHERE q.owner = i.owner AND q.name = i.queue LIMIT 1) IS NOT NULL
 		AND (i.deadline IS NULL OR i.deadline > clock_timestamp())
@@ -98,8 +98,8 @@ WITH item AS MATERIALIZED (
 		($16::text[])[ord], now
 	FROM item
 ), opened AS (
-	INSERT INTO todo_live (owner, id, queue, line, rank, vstart, claimable, state, not_before, deadline)
-	SELECT owner, id, queue, line, rank, vstart, not_before IS NULL OR not_before <= now, 'ready', not_before, deadline
+	INSERT INTO todo_live (owner, id, queue, line, weight, rank, vstart, claimable, state, not_before, deadline)
+	SELECT owner, id, queue, line, weight, rank, vstart, not_before IS NULL OR not_before <= now, 'ready', not_before, deadline
 	FROM item
 )
 SELECT ord, vstart FROM item`
@@ -110,9 +110,9 @@ const insertManyLimited = `
 WITH item AS MATERIALIZED (
 	SELECT i.*, clock_timestamp() AS now
 	FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::uuid[], $6::text[], $7::uuid[],
-			$8::smallint[], $9::timestamptz[], $10::timestamptz[], $11::bigint[],
-			$17::uuid[], $18::bigint[], $19::bigint[], $20::int[], $21::bigint[], $22::bool[])
-		WITH ORDINALITY AS i(owner, id, line, name, digest, queue, endpoint, rank, deadline, not_before, least,
+			$8::smallint[], $9::timestamptz[], $10::timestamptz[], $11::int[], $17::bigint[],
+			$18::uuid[], $19::bigint[], $20::bigint[], $21::int[], $22::bigint[], $23::bool[])
+		WITH ORDINALITY AS i(owner, id, line, name, digest, queue, endpoint, rank, deadline, not_before, weight, least,
 			grant_id, max_open, per_hour, delay_days, next, known, ord)
 ), numbered AS (
 	SELECT i.*,
@@ -163,11 +163,11 @@ WITH item AS MATERIALIZED (
 ), written AS (
 	INSERT INTO todo (owner, id, queue, line, endpoint, grant_id, key, title, body, payload, priority, deadline, trace, identity, calls_itself, created_at)
 	SELECT owner, id, queue, line, endpoint, grant_id, ($12::text[])[ord], ($13::text[])[ord], ($14::text[])[ord], ($15::text[])[ord], 10 - rank, deadline,
-		($16::text[])[ord], ($23::text[])[ord], ($24::text[])[ord], now
+		($16::text[])[ord], ($24::text[])[ord], ($25::text[])[ord], now
 	FROM admitted
 ), opened AS (
-	INSERT INTO todo_live (owner, id, queue, line, limited, rank, vstart, claimable, state, not_before, deadline)
-	SELECT owner, id, queue, line, true, rank, vstart, not_before IS NULL OR not_before <= now, 'ready', not_before, deadline
+	INSERT INTO todo_live (owner, id, queue, line, weight, limited, rank, vstart, claimable, state, not_before, deadline)
+	SELECT owner, id, queue, line, weight, true, rank, vstart, not_before IS NULL OR not_before <= now, 'ready', not_before, deadline
 	FROM admitted
 )
 SELECT ord, vstart FROM admitted`
@@ -263,7 +263,7 @@ func orNull(id uuid.UUID) *uuid.UUID {
 func (c *creation) delayDays() int32 { return int32(min(c.limits.MaxDelayDays, 36500)) }
 
 // columns are the arrays that both statements for many begin with, the virtual starts
-// among them.
+// last.
 func columns(items []*creation, starts []int64) []any {
 	n := len(items)
 	var (
@@ -271,7 +271,7 @@ func columns(items []*creation, starts []int64) []any {
 		names, hashes        = make([][16]byte, n), make([][16]byte, n)
 		keys, queues         = make([]string, n), make([]string, n)
 		endpoints            = make([]*[16]byte, n)
-		ranks                = make([]int16, n)
+		ranks, weights       = make([]int16, n), make([]int32, n)
 		deadlines, notBefore = make([]*time.Time, n), make([]*time.Time, n)
 		titles, bodies       = make([]string, n), make([]string, n)
 		payloads             = make([]*string, n)
@@ -283,11 +283,12 @@ func columns(items []*creation, starts []int64) []any {
 			endpoints[i] = (*[16]byte)(&c.auth.endpoint)
 		}
 		ranks[i], deadlines[i], notBefore[i] = c.rank(), c.deadline, c.notBefore
+		weights[i] = int32(len(c.body) + textSize(c.payload))
 		keys[i], titles[i], bodies[i], payloads[i], traces[i] = c.key, c.title, c.body, c.payload, c.trace
 	}
 	return []any{
-		owners, ids, lines, names, hashes, queues, endpoints, ranks, deadlines, notBefore, starts,
-		keys, titles, bodies, payloads, traces,
+		owners, ids, lines, names, hashes, queues, endpoints, ranks, deadlines, notBefore, weights,
+		keys, titles, bodies, payloads, traces, starts,
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 var hotStatements = map[string]string{
 	"lock one": lockOne, "lock many": lockMany, "lock counted": lockManyCounted,
 	"insert one": insertOne, "insert one limited": insertOneLimited, "insert many": insertMany, "insert many limited": insertManyLimited,
-	"take next": takeNextFew, "take across": takeAcrossFew, "take many": takeNextMany, "take many across": takeAcrossMany, "take by id": takeByID,
+	"take next": takeNextFew, "take across": takeAcrossFew, "take each": takeEach, "take many": takeNextMany, "take many across": takeAcrossMany, "take by id": takeByID,
 	"promote": promoteDue, "reclaim next": reclaimNext, "reclaim by id": reclaimByID,
 	"reap deadlines": reapDeadlines, "reap questions": reapQuestions,
 	"prolong one": prolongOne, "prolong many": prolongMany,

@@ -19,7 +19,7 @@ import (
 // ready.
 const takeNext = `
 WITH picked AS MATERIALIZED (
-	SELECT l.ctid AS at FROM todo_live l
+	SELECT l.ctid AS at, $3::uuid AS worker, $4::int AS lease, 1 AS ord FROM todo_live l
 	WHERE l.owner = $1 AND l.queue = $2 AND l.claimable AND (l.rank, l.vstart, l.id) >= ($6::smallint, $7::bigint, $8::uuid)
 		AND l.state = 'ready' AND (l.deadline IS NULL OR l.deadline > clock_timestamp())
 		AND NOT (SELECT q.paused FROM queue q WHERE q.owner = $1 AND q.name = $2)
@@ -32,7 +32,7 @@ WITH picked AS MATERIALIZED (
 // locked that is not taken.
 const takeAcross = `
 WITH picked AS MATERIALIZED (
-	SELECT x.at FROM (
+	SELECT x.at, $3::uuid AS worker, $4::int AS lease, 1 AS ord FROM (
 		SELECT c.at
 		FROM unnest($2::text[], $6::smallint[], $7::bigint[], $8::uuid[]) AS f(queue, rank, vstart, id), LATERAL (
 			SELECT q.name FROM queue q WHERE q.owner = $1 AND q.name = f.queue AND NOT q.paused LIMIT 1
@@ -50,20 +50,34 @@ WITH picked AS MATERIALIZED (
 	LIMIT $5
 )`
 
+// takeEach claims the next of many queues, a few of each. No queue is named twice.
+const takeEach = `
+WITH picked AS MATERIALIZED (
+	SELECT x.at, i.worker, i.lease, i.ord
+	FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::int[], $5::int[], $6::smallint[], $7::bigint[], $8::uuid[])
+		WITH ORDINALITY AS i(owner, queue, worker, lease, max, rank, vstart, id, ord), LATERAL (
+		SELECT q.name FROM queue q WHERE q.owner = i.owner AND q.name = i.queue AND NOT q.paused LIMIT 1
+	) q, LATERAL (
+		SELECT l.ctid AS at FROM todo_live l
+		WHERE l.owner = i.owner AND l.queue = i.queue AND l.claimable AND (l.rank, l.vstart, l.id) >= (i.rank, i.vstart, i.id)
+			AND l.state = 'ready' AND (l.deadline IS NULL OR l.deadline > clock_timestamp())
+		ORDER BY l.rank, l.vstart, l.id
+		LIMIT i.max FOR UPDATE SKIP LOCKED
+	) x
+)` + lease
+
 // fitting leaves of the rows picked the first ones that weigh no more than $9
 // together, and at least one.
 const fitting = `, fit AS MATERIALIZED (
-	SELECT p.at FROM (
-		SELECT p.at, row_number() OVER inorder AS n, sum(t.weight) OVER inorder AS total
+	SELECT p.* FROM (
+		SELECT p.*, row_number() OVER inorder AS n, sum(t.weight) OVER inorder AS total
 		FROM picked p JOIN todo_live l ON l.ctid = p.at, LATERAL (
-			SELECT octet_length(t.body) + coalesce(octet_length(t.payload), 0) +
-				CASE WHEN l.artifacts > 0 THEN (
+			SELECT l.weight + CASE WHEN l.artifacts > 0 THEN (
 					SELECT coalesce(sum(octet_length(a.artifact)), 0) FROM todo_artifact a WHERE a.owner = l.owner AND a.todo = l.id
 				) ELSE 0 END + CASE WHEN l.questions > 0 THEN (
 					SELECT coalesce(sum(octet_length(e.question) + coalesce(octet_length(e.answer), 0) + coalesce(octet_length(e.payload), 0)), 0)
 					FROM todo_exchange e WHERE e.owner = l.owner AND e.todo = l.id
 				) ELSE 0 END AS weight
-			FROM todo t WHERE t.owner = l.owner AND t.id = l.id LIMIT 1
 		) t
 		WINDOW inorder AS (ORDER BY l.rank, l.vstart, l.id)
 	) p WHERE p.n = 1 OR p.total <= $9::bigint
@@ -73,7 +87,7 @@ const fitting = `, fit AS MATERIALIZED (
 // answer is about that row.
 const takeByID = `
 WITH picked AS MATERIALIZED (
-	SELECT l.ctid AS at FROM todo_live l
+	SELECT l.ctid AS at, $3::uuid AS worker, $4::int AS lease, 1 AS ord FROM todo_live l
 	WHERE l.owner = $1 AND l.id = $2 AND l.state = 'ready' AND l.subject IS NULL AND l.queue = ANY ($5::text[])
 		AND (l.claimable OR l.not_before <= clock_timestamp())
 		AND (l.deadline IS NULL OR l.deadline > clock_timestamp())
@@ -89,21 +103,21 @@ const (
 	takeAcrossMany = takeAcross + fitting + leaseHead + `fit` + leaseTail
 )
 
-// lease makes leases of the rows picked, for endpoint $3 and $4 seconds.
+// lease makes leases of the rows picked.
 const (
 	lease     = leaseHead + `picked` + leaseTail
 	leaseHead = `, taken AS (
 	UPDATE todo_live l
 	SET state = 'leased', version = l.version + 1, attempt = l.attempt + 1, claimable = true,
-		token = gen_random_uuid(), worker = $3, started_at = clock_timestamp(),
-		lease_expires_at = clock_timestamp() + make_interval(secs => $4), lease_seconds = $4,
+		token = gen_random_uuid(), worker = p.worker, started_at = clock_timestamp(),
+		lease_expires_at = clock_timestamp() + make_interval(secs => p.lease), lease_seconds = p.lease,
 		beaten = false, progress = NULL, not_before = NULL
 	FROM `
 	leaseTail = ` p WHERE l.ctid = p.at
-	RETURNING l.owner, l.id, l.line, l.queue, l.version, l.attempt, l.token, l.lease_expires_at, l.rank, l.vstart, l.deadline,
+	RETURNING p.ord, l.owner, l.id, l.line, l.queue, l.version, l.attempt, l.token, l.lease_expires_at, l.rank, l.vstart, l.deadline,
 		l.attempt > 1 OR l.questions > 0 OR l.artifacts > 0 AS more
 )
-SELECT k.id, k.line, k.queue, k.version, k.attempt, k.token, k.lease_expires_at, k.rank, k.vstart, k.deadline, k.more,
+SELECT k.ord, k.id, k.line, k.queue, k.version, k.attempt, k.token, k.lease_expires_at, k.rank, k.vstart, k.deadline, k.more,
 	t.title, t.body, t.payload, t.grant_id IS NOT NULL, t.identity, t.calls_itself
 FROM taken k LEFT JOIN LATERAL (SELECT * FROM todo t WHERE t.owner = k.owner AND t.id = k.id LIMIT 1) t ON true`
 )
@@ -213,45 +227,101 @@ func movesOf(d *demand) func(pgx.Rows) error {
 	}
 }
 
-// queueNext adds a statement for each endpoint's demands of the same queues.
-func queueNext(b *pgx.Batch, demands []*demand, k *looks) {
+// group is demands of one endpoint on the same queues.
+type group struct {
+	queues  []string
+	lease   int32 // seconds
+	demands []*demand
+	wanted  int
+	many    bool // one of them wants so many that their weight counts
+}
+
+func (g *group) owner() uuid.UUID    { return g.demands[0].auth.owner }
+func (g *group) endpoint() uuid.UUID { return g.demands[0].auth.endpoint }
+
+// groupsOf puts demands together, in the order of the first of each.
+func groupsOf(demands []*demand) []*group {
 	type alike struct {
 		endpoint uuid.UUID
 		queues   string
 		lease    time.Duration
 	}
-	var order []alike
-	groups := make(map[alike][]*demand, len(demands))
+	var order []*group
+	known := make(map[alike]*group, len(demands))
 	for _, d := range demands {
 		a := alike{d.auth.endpoint, strings.Join(d.queues, ","), d.lease}
-		if groups[a] == nil {
-			order = append(order, a)
+		g := known[a]
+		if g == nil {
+			g = &group{queues: d.queues, lease: int32(d.lease / time.Second)}
+			known[a] = g
+			order = append(order, g)
 		}
-		groups[a] = append(groups[a], d)
+		g.demands, g.wanted, g.many = append(g.demands, d), g.wanted+d.max, g.many || d.max > smallDemand
 	}
-	for _, a := range order {
-		group := groups[a]
-		owner, queues, seconds, wanted := group[0].auth.owner, group[0].queues, int32(a.lease/time.Second), 0
-		for _, d := range group {
-			wanted += d.max
+	return order
+}
+
+// queueNext adds the statements for demands of the next todos.
+func queueNext(b *pgx.Batch, demands []*demand, k *looks) {
+	var each []*group // of one queue and few, no queue twice
+	taken := map[lane]bool{}
+	for _, g := range groupsOf(demands) {
+		if len(g.queues) == 1 && !g.many {
+			if l := (lane{g.owner(), g.queues[0]}); !taken[l] {
+				taken[l] = true
+				each = append(each, g)
+				continue
+			}
 		}
-		var most []any // of the statements for many
-		one, across := takeNextFew, takeAcrossFew
-		if slices.ContainsFunc(group, func(d *demand) bool { return d.max > smallDemand }) {
-			one, across, most = takeNextMany, takeAcrossMany, []any{int64(2*len(group)-1) * pageBytes}
-		}
-		if len(queues) == 1 {
-			from := k.from(lane{owner, queues[0]})
-			b.Queue(one, append([]any{owner, queues[0], a.endpoint, seconds, wanted, from.rank, from.vstart, from.id}, most...)...).Query(dealOut(group, k))
-			continue
-		}
-		ranks, starts, ids := make([]int16, len(queues)), make([]int64, len(queues)), make([][16]byte, len(queues))
-		for i, q := range queues {
-			from := k.from(lane{owner, q})
-			ranks[i], starts[i], ids[i] = from.rank, from.vstart, from.id
-		}
-		b.Queue(across, append([]any{owner, queues, a.endpoint, seconds, wanted, ranks, starts, ids}, most...)...).Query(dealOut(group, k))
+		g.queueOn(b, k)
 	}
+	if len(each) == 1 {
+		each[0].queueOn(b, k)
+		return
+	}
+	queueEach(b, each, k)
+}
+
+// queueOn adds a statement for the group alone.
+func (g *group) queueOn(b *pgx.Batch, k *looks) {
+	one, across := takeNextFew, takeAcrossFew
+	var most []any
+	if g.many {
+		one, across, most = takeNextMany, takeAcrossMany, []any{int64(2*len(g.demands)-1) * pageBytes}
+	}
+	deal := dealOut([]*group{g}, k)
+	if len(g.queues) == 1 {
+		from := k.from(lane{g.owner(), g.queues[0]})
+		b.Queue(one, append([]any{g.owner(), g.queues[0], g.endpoint(), g.lease, g.wanted, from.rank, from.vstart, from.id}, most...)...).Query(deal)
+		return
+	}
+	ranks, starts, ids := make([]int16, len(g.queues)), make([]int64, len(g.queues)), make([][16]byte, len(g.queues))
+	for i, q := range g.queues {
+		from := k.from(lane{g.owner(), q})
+		ranks[i], starts[i], ids[i] = from.rank, from.vstart, from.id
+	}
+	b.Queue(across, append([]any{g.owner(), g.queues, g.endpoint(), g.lease, g.wanted, ranks, starts, ids}, most...)...).Query(deal)
+}
+
+// queueEach adds one statement for groups of which no two share a queue.
+func queueEach(b *pgx.Batch, groups []*group, k *looks) {
+	if len(groups) == 0 {
+		return
+	}
+	n := len(groups)
+	var (
+		owners, workers, ids = make([][16]byte, n), make([][16]byte, n), make([][16]byte, n)
+		queues               = make([]string, n)
+		leases, maxes        = make([]int32, n), make([]int32, n)
+		ranks                = make([]int16, n)
+		starts               = make([]int64, n)
+	)
+	for i, g := range groups {
+		from := k.from(lane{g.owner(), g.queues[0]})
+		owners[i], queues[i], workers[i], leases[i], maxes[i] = g.owner(), g.queues[0], g.endpoint(), g.lease, int32(g.wanted)
+		ranks[i], starts[i], ids[i] = from.rank, from.vstart, from.id
+	}
+	b.Queue(takeEach, owners, queues, workers, leases, maxes, ranks, starts, ids).Query(dealOut(groups, k))
 }
 
 // queueByID adds a statement for each demand by id, in the order of the rows.
@@ -266,62 +336,73 @@ func queueByID(b *pgx.Batch, demands []*demand, k *looks) {
 	}
 	b.Queue(reclaimByID, owners, ids).Query(movesOf(demands[0]))
 	for _, d := range demands {
-		b.Queue(takeByID, d.auth.owner, d.id, d.auth.endpoint, int32(d.lease/time.Second), d.queues).Query(dealOut([]*demand{d}, k))
+		b.Queue(takeByID, d.auth.owner, d.id, d.auth.endpoint, int32(d.lease/time.Second), d.queues).
+			Query(dealOut([]*group{{queues: d.queues, demands: []*demand{d}}}, k))
 	}
 }
 
 // taken is a row of what the statements above return.
 type taken struct {
+	ord     int // of the group
 	claimed Claimed
 	line    uuid.UUID
 	at      place
 	weight  int // of body and payload, in bytes
 }
 
-// dealOut gives the todos that were taken to the demands, in the order of both.
-func dealOut(demands []*demand, k *looks) func(pgx.Rows) error {
+// dealOut gives the todos that a statement has taken to the demands, in the order of
+// both.
+func dealOut(groups []*group, k *looks) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
-		var all []taken
+		all := make([][]taken, len(groups))
 		for rows.Next() {
 			t, err := scanTaken(rows)
 			if err != nil {
 				return err
 			}
-			all = append(all, t)
-		}
-		if err := rows.Err(); err != nil || len(all) == 0 {
-			return err
-		}
-		slices.SortFunc(all, func(a, b taken) int {
-			if a.at.before(b.at) {
-				return -1
-			}
-			return 1
-		})
-		// Each gets what one answer holds before somebody gets more.
-		d, again := 0, 0
-		for _, t := range all {
-			for d < len(demands) && (len(demands[d].taken) == demands[d].max || demands[d].weight > pageBytes) {
-				d++
-			}
-			to := d
-			if d == len(demands) {
-				for again < len(demands) && len(demands[again].taken) == demands[again].max {
-					again++
-				}
-				to = again
-			}
-			if to == len(demands) {
+			if t.ord < 1 || t.ord > len(groups) {
 				return errUnexpected
 			}
-			x := demands[to]
-			x.taken, x.lines, x.weight = append(x.taken, t.claimed), append(x.lines, t.line), x.weight+t.weight
-			if k != nil {
-				k.took(lane{x.auth.owner, t.claimed.Queue}, t.at)
+			all[t.ord-1] = append(all[t.ord-1], t)
+		}
+		for i, g := range groups {
+			if err := g.deal(all[i], k); err != nil {
+				return err
 			}
 		}
-		return nil
+		return rows.Err()
 	}
+}
+
+// deal gives todos to the group's demands. Each gets what one answer holds before
+// somebody gets more.
+func (g *group) deal(all []taken, k *looks) error {
+	slices.SortFunc(all, func(a, b taken) int {
+		if a.at.before(b.at) {
+			return -1
+		}
+		return 1
+	})
+	d, again := 0, 0
+	for _, t := range all {
+		for d < len(g.demands) && (len(g.demands[d].taken) == g.demands[d].max || g.demands[d].weight > pageBytes) {
+			d++
+		}
+		to := d
+		if d == len(g.demands) {
+			for again < len(g.demands) && len(g.demands[again].taken) == g.demands[again].max {
+				again++
+			}
+			to = again
+		}
+		if to == len(g.demands) {
+			return errUnexpected
+		}
+		x := g.demands[to]
+		x.taken, x.lines, x.weight = append(x.taken, t.claimed), append(x.lines, t.line), x.weight+t.weight
+		k.took(lane{x.auth.owner, t.claimed.Queue}, t.at)
+	}
+	return nil
 }
 
 func scanTaken(rows pgx.Rows) (taken, error) {
@@ -330,7 +411,7 @@ func scanTaken(rows pgx.Rows) (taken, error) {
 	var token uuid.UUID
 	var title, body, payload, identity, callsItself *string
 	var friend *bool
-	err := rows.Scan(&c.TodoID, &t.line, &c.Queue, &c.Version, &c.Attempt, &token, &c.LeaseExpiresAt, &t.at.rank, &t.at.vstart, &c.Deadline, &c.more,
+	err := rows.Scan(&t.ord, &c.TodoID, &t.line, &c.Queue, &c.Version, &c.Attempt, &token, &c.LeaseExpiresAt, &t.at.rank, &t.at.vstart, &c.Deadline, &c.more,
 		&title, &body, &payload, &friend, &identity, &callsItself)
 	if err != nil {
 		return t, err
