@@ -116,10 +116,9 @@ FROM (SELECT $3::uuid AS token, $4::text AS queues) i, (SELECT $5::int AS lease,
 WHERE l.owner = $1 AND l.id = $2 AND ` + current + `
 RETURNING l.line, l.version, l.lease_expires_at, l.cancel_requested`
 
-const prolongMany = `
+var prolongMany = `
 WITH item AS MATERIALIZED (
-	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::int[], $6::text[], $7::int[])
-		WITH ORDINALITY AS i(owner, id, token, queues, lease, progress, artifacts, ord)
+	` + each(1, "owner uuid", "id uuid", "token uuid", "queues text", "lease int", "progress text", "artifacts int") + `
 ), locked AS MATERIALIZED (
 	SELECT i.ord, i.lease, i.progress, i.artifacts, x.at FROM item i, ` + holds + `
 )

@@ -109,10 +109,9 @@ SELECT line, version + 1 FROM gone`
 
 // finishTodos ends the todos whose tokens are current. The outcome is made of what
 // the deletion returns, so it exists exactly when the row is gone.
-const finishTodos = `
+var finishTodos = `
 WITH item AS MATERIALIZED (
-	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::bytea[], $6::text[], $7::int[])
-		WITH ORDINALITY AS i(owner, id, token, queues, digest, result, artifacts, ord)
+	` + each(1, "owner uuid", "id uuid", "token uuid", "queues text", "digest bytea", "result text", "artifacts int") + `
 ), locked AS MATERIALIZED (
 	SELECT i.ord, i.digest, i.result, i.artifacts, x.at FROM item i, ` + holds + `
 ), gone AS (
@@ -175,9 +174,9 @@ func (r *round) queueCompletions(b *pgx.Batch) {
 
 // addArtifacts stores artifacts of those whose tokens are current, the newest of a
 // name. It locks the rows, so the statement after it finds them as this one did.
-const addArtifacts = `
+var addArtifacts = `
 WITH item AS MATERIALIZED (
-	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[]) WITH ORDINALITY AS i(owner, id, token, queues, ord)
+	` + each(1, "owner uuid", "id uuid", "token uuid", "queues text") + `
 ), locked AS MATERIALIZED (
 	SELECT i.ord, i.owner, i.id FROM item i, ` + holds + `
 )

@@ -191,12 +191,10 @@ const current = `l.state = 'leased' AND l.token = i.token AND l.queue = ANY (str
 // endAttempts settles the attempts whose tokens are current. A row that changed
 // between this statement's snapshot and its lock is not seen by its place, so
 // nothing happens to it, and the item is tried again.
-const endAttempts = `
+var endAttempts = `
 WITH item AS MATERIALIZED (
-	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::bytea[],
-		$7::text[], $8::text[], $9::text[], $10::bool[], $11::int[], $12::uuid[], $13::text[])
-		WITH ORDINALITY AS i(owner, id, token, queues, act, digest,
-			error, message, reason, no_retry, retry_after, asking_id, asking, ord)
+	` + each(1, "owner uuid", "id uuid", "token uuid", "queues text", "act text", "digest bytea",
+	"error text", "message text", "reason text", "no_retry bool", "retry_after int", "asking_id uuid", "asking text") + `
 ), locked AS MATERIALIZED (
 	SELECT i.ord, i.act, i.digest, i.error, i.message, i.reason, i.no_retry, i.retry_after, i.asking_id, i.asking, x.at AS place
 	FROM item i, ` + holds + `

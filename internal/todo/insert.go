@@ -77,15 +77,19 @@ FROM fresh
 RETURNING vstart`
 )
 
+// itemColumns are the columns of the arrays $1 and on of the statements for many.
+var itemColumns = []string{
+	"owner uuid", "id uuid", "line uuid", "name uuid", "digest uuid", "queue text", "endpoint uuid", "rank smallint",
+	"deadline timestamptz", "not_before timestamptz", "weight int",
+}
+
 // insertMany creates many in lines that are not limited and whose virtual starts are
 // known. Here a key that another transaction is just creating violates
 // todo_key_once, and the calls are carried out again.
-const insertMany = `
+var insertMany = `
 WITH item AS MATERIALIZED (
-	SELECT i.*, clock_timestamp() AS now
-	FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::uuid[], $6::text[], $7::uuid[],
-			$8::smallint[], $9::timestamptz[], $10::timestamptz[], $11::int[], $17::bigint[])
-		WITH ORDINALITY AS i(owner, id, line, name, digest, queue, endpoint, rank, deadline, not_before, weight, vstart, ord)
+	SELECT i.*, ($17::bigint[])[i.ord] AS vstart, clock_timestamp() AS now
+	FROM (` + each(1, itemColumns...) + `) i
 	WHERE (SELECT k.id FROM todo_key k WHERE k.owner = i.owner AND k.name = i.name LIMIT 1) IS NULL
 		AND (SELECT q.name FROM queue q WHERE q.owner = i.owner AND q.name = i.queue LIMIT 1) IS NOT NULL
 		AND (i.deadline IS NULL OR i.deadline > clock_timestamp())
@@ -106,14 +110,12 @@ SELECT ord, vstart FROM item`
 
 // insertManyLimited creates many of friends, as insertOneLimited would one after the
 // other.
-const insertManyLimited = `
+var insertManyLimited = `
 WITH item AS MATERIALIZED (
-	SELECT i.*, clock_timestamp() AS now
-	FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::uuid[], $6::text[], $7::uuid[],
-			$8::smallint[], $9::timestamptz[], $10::timestamptz[], $11::int[], $17::bigint[],
-			$18::uuid[], $19::bigint[], $20::bigint[], $21::int[], $22::bigint[], $23::bool[])
-		WITH ORDINALITY AS i(owner, id, line, name, digest, queue, endpoint, rank, deadline, not_before, weight, least,
-			grant_id, max_open, per_hour, delay_days, next, known, ord)
+	SELECT i.*, l.least, l.grant_id, l.max_open, l.per_hour, l.delay_days, l.next, l.known, clock_timestamp() AS now
+	FROM (` + each(1, itemColumns...) + `) i JOIN (
+		` + each(17, "least bigint", "grant_id uuid", "max_open bigint", "per_hour bigint", "delay_days int", "next bigint", "known bool") + `
+	) l ON l.ord = i.ord
 ), numbered AS (
 	SELECT i.*,
 		row_number() OVER (PARTITION BY line ORDER BY ord) AS nth,

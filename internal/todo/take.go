@@ -51,11 +51,12 @@ WITH picked AS MATERIALIZED (
 )`
 
 // takeEach claims the next of many queues, a few of each. No queue is named twice.
-const takeEach = `
+var takeEach = `
 WITH picked AS MATERIALIZED (
 	SELECT x.at, i.worker, i.lease, i.ord
-	FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::int[], $5::int[], $6::smallint[], $7::bigint[], $8::uuid[])
-		WITH ORDINALITY AS i(owner, queue, worker, lease, max, rank, vstart, id, ord), LATERAL (
+	FROM (
+		` + each(1, "owner uuid", "queue text", "worker uuid", "lease int", "max int", "rank smallint", "vstart bigint", "id uuid") + ` OFFSET 0
+	) i, LATERAL (
 		SELECT q.name FROM queue q WHERE q.owner = i.owner AND q.name = i.queue AND NOT q.paused LIMIT 1
 	) q, LATERAL (
 		SELECT l.ctid AS at FROM todo_live l
