@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -35,7 +36,9 @@ func accountFile() (string, error) {
 func loadAccount() (account, error) {
 	a := account{URL: os.Getenv("SWITCHBOARD_URL"), Token: os.Getenv("SWITCHBOARD_TOKEN")}
 	if a.URL != "" && a.Token != "" {
-		return a, nil
+		u, err := instanceURL(a.URL)
+		a.URL = u
+		return a, err
 	}
 	path, err := accountFile()
 	if err != nil {
@@ -48,7 +51,21 @@ func loadAccount() (account, error) {
 	if err := json.Unmarshal(text, &a); err != nil {
 		return a, fmt.Errorf("%s: %w", path, err)
 	}
-	return a, nil
+	a.URL, err = instanceURL(a.URL)
+	return a, err
+}
+
+// instanceURL checks where a token may go: over https, and over http to this machine only.
+func instanceURL(text string) (string, error) {
+	u, err := url.Parse(strings.TrimSuffix(text, "/"))
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return "", fmt.Errorf("%q is no URL of an instance", text)
+	}
+	ip, _ := netip.ParseAddr(u.Hostname())
+	if u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || ip.IsLoopback()) {
+		return u.String(), nil
+	}
+	return "", fmt.Errorf("%q is not https, and a token goes nowhere without it (http is for loopback only)", text)
 }
 
 func newLoginCommand() *cobra.Command {
@@ -59,18 +76,18 @@ func newLoginCommand() *cobra.Command {
 narrow, pause, revoke and decline. Approving, vending and resuming always happen in the browser.`,
 		Args: oneArgument("the URL of your instance"),
 		RunE: func(c *cobra.Command, args []string) error {
-			u, err := url.Parse(strings.TrimSuffix(args[0], "/"))
-			if err != nil || u.Host == "" {
-				return fmt.Errorf("%q is no URL", args[0])
+			instance, err := instanceURL(args[0])
+			if err != nil {
+				return err
 			}
-			page := u.String() + "/settings"
+			page := instance + "/settings"
 			fmt.Fprintf(c.ErrOrStderr(), "Make an API token at %s and paste it here: ", page)
 			_ = openBrowser(page)
 			var token string
 			if _, err := fmt.Fscanln(c.InOrStdin(), &token); err != nil {
 				return errors.New("no token was given")
 			}
-			a := account{URL: u.String(), Token: strings.TrimSpace(token)}
+			a := account{URL: instance, Token: strings.TrimSpace(token)}
 			var me struct{ Name string }
 			if err := a.get(c.Context(), "/v1/me", &me); err != nil {
 				return err
@@ -115,7 +132,9 @@ func (a account) do(ctx context.Context, method, path string, body any) ([]byte,
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	resp, err := http.DefaultClient.Do(r)
+	// The interface never redirects; who does would have the token carried along.
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(r)
 	if err != nil {
 		return nil, err
 	}

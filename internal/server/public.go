@@ -80,9 +80,13 @@ func requesterOf(endpoints *endpoint.Store, publicURL string) func(*http.Request
 		return refusal.New(refusal.Unauthenticated, "an access token for this persona's A2A URL is needed").Because(cause)
 	}
 	return func(r *http.Request, slug string) (endpoint.Requester, error) {
-		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		sent, proofs := r.Header.Values("Authorization"), r.Header.Values("DPoP")
+		if len(sent) != 1 {
+			return endpoint.Requester{}, none(nil)
+		}
+		scheme, token, _ := strings.Cut(sent[0], " ")
 		bound := strings.EqualFold(scheme, "DPoP")
-		if token == "" || (!bound && !strings.EqualFold(scheme, "Bearer")) {
+		if token == "" || (!bound && !strings.EqualFold(scheme, "Bearer")) || bound && len(proofs) != 1 {
 			return endpoint.Requester{}, none(nil)
 		}
 		who, err := endpoints.AuthenticateRequester(r.Context(), slug, token)
@@ -96,7 +100,7 @@ func requesterOf(endpoints *endpoint.Store, publicURL string) func(*http.Request
 			return endpoint.Requester{}, none(nil)
 		}
 		if bound {
-			jkt, err := endpoints.VerifyProof(r.Context(), r.Method, publicURL+r.URL.Path, r.Header.Get("DPoP"), token)
+			jkt, err := endpoints.VerifyProof(r.Context(), r.Method, publicURL+r.URL.Path, proofs[0], token)
 			if err != nil || jkt != who.ProofKey {
 				return endpoint.Requester{}, none(err)
 			}
