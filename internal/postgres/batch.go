@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -58,6 +59,7 @@ type Batcher[I, O any] struct {
 	waiting  queue[I, O]
 	running  int // executions on their way
 	inFlight int // items in them
+	last     int // items in the execution that ended last
 	closed   bool
 	idle     chan struct{} // closed when closed and nothing runs or waits
 
@@ -120,7 +122,8 @@ func (b *Batcher[I, O]) Do(ctx context.Context, item I) (O, error) {
 		b.mu.Unlock()
 		return none, refusal.New(refusal.Unavailable, "this server is stopping")
 	}
-	if b.waiting.length == 0 && (b.inFlight < b.o.Direct || b.running < b.o.Workers) {
+	free := b.waiting.length == 0 && (b.inFlight < b.o.Direct || b.running < b.o.Workers)
+	if free && b.last <= b.o.Direct {
 		b.running++
 		b.inFlight++
 		b.mu.Unlock()
@@ -133,6 +136,10 @@ func (b *Batcher[I, O]) Do(ctx context.Context, item I) (O, error) {
 	}
 	c := b.newCall(ctx, item)
 	b.waiting.add(c)
+	if free {
+		b.running++
+		go b.gather()
+	}
 	b.mu.Unlock()
 
 	select {
@@ -208,6 +215,26 @@ func (b *Batcher[I, O]) detach(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { stop(); cancel() }
 }
 
+// gather lets those come who are on their way, and runs what there is then. A batch
+// that has just ended sets all its callers going at once; without this the first of
+// them would be executed alone and the others would wait for it. There is no timer
+// here either: it lets every goroutine run that can, as long as that brings calls.
+func (b *Batcher[I, O]) gather() {
+	for before := 0; ; {
+		runtime.Gosched()
+		b.mu.Lock()
+		n := b.waiting.length
+		b.mu.Unlock()
+		if n == before || n >= b.o.MaxItems {
+			break
+		}
+		before = n
+	}
+	if batch := b.next(0); batch != nil {
+		b.work(batch)
+	}
+}
+
 // work runs batch after batch as long as one may follow.
 func (b *Batcher[I, O]) work(batch []*call[I, O]) {
 	for batch != nil {
@@ -223,6 +250,9 @@ func (b *Batcher[I, O]) next(n int) []*call[I, O] {
 	defer b.mu.Unlock()
 	b.running--
 	b.inFlight -= n
+	if n > 0 {
+		b.last = n
+	}
 	defer b.settle()
 	if b.running >= b.o.Workers && b.inFlight >= b.o.Direct {
 		return nil

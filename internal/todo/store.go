@@ -47,7 +47,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, wake *postgres.Wake, o Option
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Workers == 0 {
-		o.Workers = 2
+		o.Workers = 1
 	}
 	if o.Direct == 0 {
 		o.Direct = 4
