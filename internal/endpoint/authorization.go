@@ -212,6 +212,25 @@ type reusedError struct{ authorization uuid.UUID }
 
 func (reusedError) Error() string { return "used before" }
 
+// Offered returns invalid_grant for what is no code and no refresh token of ours:
+// a stranger's proof is not worth a row that remembers it.
+func (s *Store) Offered(ctx context.Context, secret string) error {
+	if !plausible(secret, codePrefix, refreshPrefix) {
+		return errGrant
+	}
+	var known bool
+	err := s.pool.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM endpoint_authorization WHERE code = $1) OR EXISTS (SELECT FROM endpoint_refresh WHERE id = $1)`,
+		secretID(secret)).Scan(&known)
+	if err != nil {
+		return fmt.Errorf("look for a grant: %w", err)
+	}
+	if !known {
+		return errGrant.because(errors.New("unknown"))
+	}
+	return nil
+}
+
 // RedeemCode answers a code with tokens. Errors are *OAuthError: invalid_grant,
 // invalid_target, invalid_dpop_proof. A code that comes a second time takes back
 // all that it led to (RFC 6749 §4.1.2).

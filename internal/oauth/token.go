@@ -105,7 +105,7 @@ func (s *Server) grant(r *http.Request, f form) (endpoint.Token, error) {
 		if f["code"] == "" || f["client_id"] == "" || f["redirect_uri"] == "" || f["code_verifier"] == "" {
 			return endpoint.Token{}, invalid("code, client_id, redirect_uri and code_verifier are needed")
 		}
-		jkt, err := s.proof(r)
+		jkt, err := s.proofWith(r, f["code"])
 		if err != nil {
 			return endpoint.Token{}, err
 		}
@@ -119,7 +119,7 @@ func (s *Server) grant(r *http.Request, f form) (endpoint.Token, error) {
 		if f["refresh_token"] == "" || f["client_id"] == "" {
 			return endpoint.Token{}, invalid("refresh_token and client_id are needed")
 		}
-		jkt, err := s.proof(r)
+		jkt, err := s.proofWith(r, f["refresh_token"])
 		if err != nil {
 			return endpoint.Token{}, err
 		}
@@ -142,6 +142,17 @@ func (s *Server) proof(r *http.Request) (jkt string, err error) {
 		return s.Endpoints.VerifyProof(r.Context(), r.Method, s.PublicURL+tokenPath, proofs[0], "")
 	}
 	return "", errProof
+}
+
+// proofWith is proof for a client that only a code or refresh token speaks for.
+func (s *Server) proofWith(r *http.Request, secret string) (jkt string, err error) {
+	if len(r.Header.Values("DPoP")) == 0 {
+		return "", nil
+	}
+	if err := s.Endpoints.Offered(r.Context(), secret); err != nil {
+		return "", err
+	}
+	return s.proof(r)
 }
 
 // redeemSignIn completes a friend request of method sign-in (specs/protocol.md

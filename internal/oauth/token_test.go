@@ -167,6 +167,13 @@ func TestABoundTokenAtTheTokenEndpoint(t *testing.T) {
 	f.Set("client_assertion", "x.y.z")
 	r = b.token(t, f, map[string]string{"DPoP": unspent})
 	require.Equal(t, "invalid_client", r.json(t)["error"])
+	for kind, field := range map[string]string{"authorization_code": "code", "refresh_token": "refresh_token"} {
+		for _, secret := range []string{"x", "sbc_" + strings.Repeat("a", 43), "sbr_" + strings.Repeat("a", 43)} {
+			f := url.Values{"grant_type": {kind}, "client_id": {"x"}, "redirect_uri": {redirect}, "code_verifier": {strings.Repeat("a", 43)}, field: {secret}}
+			r = b.token(t, f, map[string]string{"DPoP": unspent})
+			require.Equal(t, "invalid_grant", r.json(t)["error"], "%s %s", kind, secret)
+		}
+	}
 	r = b.token(t, b.keyGrant(t, b.mcp()), map[string]string{"DPoP": unspent})
 	require.Equal(t, "DPoP", r.json(t)["token_type"], r.body)
 }
