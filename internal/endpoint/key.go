@@ -19,7 +19,8 @@ const AccessLifetime = 15 * time.Minute
 
 // RegisterKey remembers an agent's public key and that it has a stored request
 // at the persona (slug), in the transaction that stores the request. identity is
-// nil while nobody has signed in for it. Doing it again changes nothing.
+// nil while nobody has signed in for it; then it is forgotten after a day, unless
+// it is registered again.
 func (s *Store) RegisterKey(ctx context.Context, tx pgx.Tx, jkt string, jwk json.RawMessage, persona string, identity []byte) error {
 	key, err := provenance.ParsePublicKey(jwk)
 	if err != nil {
@@ -29,14 +30,16 @@ func (s *Store) RegisterKey(ctx context.Context, tx pgx.Tx, jkt string, jwk json
 		return errors.New("register key: the thumbprint is another key's")
 	}
 	if _, err := tx.Exec(ctx, `
-		INSERT INTO endpoint_key (thumbprint, jwk) VALUES ($1, $2) ON CONFLICT (thumbprint) DO NOTHING`, jkt, key.JWK()); err != nil {
+		INSERT INTO endpoint_key (thumbprint, jwk) VALUES ($1, $2)
+		ON CONFLICT (thumbprint) DO UPDATE SET created_at = clock_timestamp()`, jkt, key.JWK()); err != nil {
 		return fmt.Errorf("register key: %w", err)
 	}
 	if identity == nil {
 		identity = []byte{} // nobody's: see target
 	}
 	if _, err := tx.Exec(ctx, `
-		INSERT INTO endpoint_key_persona (thumbprint, persona, identity) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, jkt, persona, identity); err != nil {
+		INSERT INTO endpoint_key_persona (thumbprint, persona, identity) VALUES ($1, $2, $3)
+		ON CONFLICT (thumbprint, persona, identity) DO UPDATE SET created_at = clock_timestamp()`, jkt, persona, identity); err != nil {
 		return fmt.Errorf("register key: %w", err)
 	}
 	return nil

@@ -326,6 +326,50 @@ func TestATokenEndsWithItsEndpoint(t *testing.T) {
 	require.True(t, c.Until.Equal(soon))
 }
 
+// A stranger who never signs in leaves nothing for good.
+func TestAKeyThatNobodySignedInForIsForgotten(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	register := func(key *provenance.Key, persona string, identity []byte) {
+		require.NoError(t, pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
+			return b.store.RegisterKey(ctx, tx, key.Thumbprint(), key.Public().JWK(), persona, identity)
+		}))
+	}
+	gone := b.alice
+	again, err := provenance.NewKey()
+	require.NoError(t, err)
+	both, err := provenance.NewKey()
+	require.NoError(t, err)
+	register(gone, "reviewer", nil)
+	register(gone, "builder", nil)
+	register(again, "reviewer", nil)
+	register(both, "reviewer", nil)
+	register(both, "builder", b.aliceID)
+	age := func() {
+		for _, table := range []string{"endpoint_key", "endpoint_key_persona"} {
+			_, err := b.pool.Exec(ctx, `UPDATE `+table+` SET created_at = created_at - interval '25 hours'`)
+			require.NoError(t, err)
+		}
+	}
+	age()
+	register(again, "reviewer", nil)
+	require.NoError(t, b.store.Sweep(ctx))
+	_, err = b.token(t, gone, public+"/a2a/reviewer")
+	oauthError(t, err, "invalid_client")
+	_, err = b.token(t, again, public+"/a2a/reviewer")
+	require.NoError(t, err)
+	_, err = b.token(t, both, public+"/a2a/builder")
+	require.NoError(t, err)
+	_, err = b.token(t, both, public+"/a2a/reviewer")
+	oauthError(t, err, "invalid_target")
+	age()
+	require.NoError(t, b.store.Sweep(ctx))
+	var keys, requests int
+	require.NoError(t, b.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM endpoint_key), (SELECT count(*) FROM endpoint_key_persona)`).Scan(&keys, &requests))
+	require.Equal(t, []int{1, 1}, []int{keys, requests})
+}
+
 func TestSweepLeavesWhatIsGood(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -43,7 +44,44 @@ func (s *Store) Sweep(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return s.forgetKeys(ctx)
+}
+
+// forgetKeys removes what strangers left who sent a request and never signed in.
+// The keys' rows are locked first, as RegisterKey does: a key that comes again
+// meanwhile is passed over, or stored anew.
+func (s *Store) forgetKeys(ctx context.Context) error {
+	const step = 1000
+	for {
+		var found int
+		err := s.in(ctx, "forget keys", func(tx pgx.Tx) error {
+			rows, err := tx.Query(ctx, `
+				SELECT k.thumbprint
+				FROM endpoint_key_persona p JOIN endpoint_key k USING (thumbprint)
+				WHERE p.identity = '' AND p.created_at < clock_timestamp() - interval '1 day'
+				LIMIT $1 FOR UPDATE OF k SKIP LOCKED`, step)
+			if err != nil {
+				return err
+			}
+			keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if err != nil {
+				return err
+			}
+			found = len(keys)
+			if _, err := tx.Exec(ctx, `
+				DELETE FROM endpoint_key_persona
+				WHERE thumbprint = ANY ($1) AND identity = '' AND created_at < clock_timestamp() - interval '1 day'`, keys); err != nil {
+				return err
+			}
+			_, err = tx.Exec(ctx, `
+				DELETE FROM endpoint_key k
+				WHERE thumbprint = ANY ($1) AND NOT EXISTS (SELECT FROM endpoint_key_persona p WHERE p.thumbprint = k.thumbprint)`, keys)
+			return err
+		})
+		if err != nil || found < step {
+			return err
+		}
+	}
 }
 
 // sweep deletes in small steps, so that no step holds many locks, and passes
