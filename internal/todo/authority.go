@@ -79,9 +79,47 @@ const (
 		) x WHERE x.version = i.version AND i.until > clock_timestamp()`
 )
 
+// guarded adds to a statement's conditions that its caller's authority holds, and
+// takes the lock on the way: $n to $n+2 are endpoint, version and end, $1 the owner.
+// The condition names no row, so it is judged before any is looked at, and also when
+// there is none. A statement that counts nothing needs no younger snapshot than its
+// own: the rows that it changes are compared again after they are locked.
+func guarded(n int) string {
+	return fmt.Sprintf(` AND (
+		SELECT CASE WHEN $%[3]d::timestamptz > clock_timestamp() AND $%[2]d::bigint = (
+			SELECT a.version FROM endpoint_authority a WHERE a.owner = $1 AND a.id = $%[1]d::uuid LIMIT 1 FOR SHARE
+		) THEN true ELSE todo_stale() END)`, n, n+1, n+2)
+}
+
+// guards are the arguments of a guarded statement.
+func (a *authority) guards() []any { return []any{a.endpoint, a.version, a.until} }
+
+// alone reports whether the round is a single item whose statement can hold its
+// caller's lock itself.
+func (r *round) alone() bool {
+	if len(r.works) != 1 || r.items() != 1 || r.works[0].auth.endpoint == uuid.Nil {
+		return false
+	}
+	switch {
+	case len(r.creates) == 1:
+		return r.creates[0].limits == nil
+	case len(r.beats) == 1:
+		return len(r.beats[0].artifacts.names) == 0
+	case len(r.completions) == 1:
+		return len(r.completions[0].artifacts.names) == 0
+	case len(r.demands) == 1:
+		d := r.demands[0]
+		return d.id == uuid.Nil && !d.full && len(d.queues) == 1 && d.max <= smallDemand
+	}
+	return false
+}
+
 // lock queues the locks of all callers' rows: peers before homes, each in the
 // order of their keys.
-func (r *round) lock(b *pgx.Batch) {
+func (r *round) lock(b *script) {
+	if r.single {
+		return
+	}
 	var peers, homes []authority
 	counted := false
 	for _, w := range r.works {
@@ -102,7 +140,7 @@ func (r *round) lock(b *pgx.Batch) {
 	queueLocks(b, homes, lockOne, lockMany)
 }
 
-func queueLocks(b *pgx.Batch, auths []authority, one, many string) {
+func queueLocks(b *script, auths []authority, one, many string) {
 	if len(auths) > 1 {
 		slices.SortFunc(auths, func(a, b authority) int {
 			if c := byRow(a.owner, a.endpoint, b.owner, b.endpoint); c != 0 {
@@ -116,14 +154,14 @@ func queueLocks(b *pgx.Batch, auths []authority, one, many string) {
 	switch len(auths) {
 	case 0:
 	case 1:
-		b.Queue(one, auths[0].owner, auths[0].endpoint, auths[0].version, auths[0].until)
+		b.add(one, auths[0].owner, auths[0].endpoint, auths[0].version, auths[0].until)
 	default:
 		owners, ids := make([][16]byte, len(auths)), make([][16]byte, len(auths))
 		versions, untils := make([]int64, len(auths)), make([]time.Time, len(auths))
 		for i, a := range auths {
 			owners[i], ids[i], versions[i], untils[i] = a.owner, a.endpoint, a.version, a.until
 		}
-		b.Queue(many, owners, ids, versions, untils)
+		b.add(many, owners, ids, versions, untils)
 	}
 }
 

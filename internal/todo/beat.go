@@ -110,11 +110,17 @@ SET lease_expires_at = clock_timestamp() + make_interval(secs => coalesce(k.leas
 	artifacts = l.artifacts + k.artifacts,
 	version = l.version + (k.progress IS NOT NULL OR k.artifacts > 0)::int`
 
-const prolongOne = `
+const (
+	prolongOne     = prolongOneHead + prolongOneTail
+	prolongOneHead = `
 UPDATE todo_live l` + prolonged + `
 FROM (SELECT $3::uuid AS token, $4::text AS queues) i, (SELECT $5::int AS lease, $6::text AS progress, $7::int AS artifacts) k
-WHERE l.owner = $1 AND l.id = $2 AND ` + current + `
+WHERE l.owner = $1 AND l.id = $2 AND ` + current
+	prolongOneTail = `
 RETURNING l.line, l.version, l.lease_expires_at, l.cancel_requested`
+)
+
+var prolongAlone = prolongOneHead + guarded(8) + prolongOneTail
 
 var prolongMany = `
 WITH item AS MATERIALIZED (
@@ -126,7 +132,7 @@ UPDATE todo_live l` + prolonged + `
 FROM locked k WHERE l.ctid = k.at
 RETURNING l.line, l.version, l.lease_expires_at, l.cancel_requested, k.ord`
 
-func (r *round) queueBeats(b *pgx.Batch) {
+func (r *round) queueBeats(b *script) {
 	if len(r.beats) == 0 {
 		return
 	}
@@ -141,7 +147,11 @@ func (r *round) queueBeats(b *pgx.Batch) {
 	}
 	if len(items) <= r.few {
 		for _, x := range items {
-			b.Queue(prolongOne, x.auth.owner, x.id, x.token, x.auth.queues, x.lease, x.progress, len(x.artifacts.names)).Query(func(rows pgx.Rows) error {
+			sql, args := prolongOne, []any{x.auth.owner, x.id, x.token, x.auth.queues, x.lease, x.progress, len(x.artifacts.names)}
+			if r.single {
+				sql, args = prolongAlone, append(args, x.auth.guards()...)
+			}
+			b.add(sql, args...).rows(func(rows pgx.Rows) error {
 				_, err := pgx.ForEachRow(rows, targets, func() error {
 					prolonged(x)
 					return nil
@@ -158,7 +168,7 @@ func (r *round) queueBeats(b *pgx.Batch) {
 		owners[i], ids[i], tokens[i], queues[i], leases[i], progress[i] = x.auth.owner, x.id, x.token, x.auth.queues, x.lease, x.progress
 		artifacts[i] = int32(len(x.artifacts.names))
 	}
-	b.Queue(prolongMany, owners, ids, tokens, queues, leases, progress, artifacts).Query(func(rows pgx.Rows) error {
+	b.add(prolongMany, owners, ids, tokens, queues, leases, progress, artifacts).rows(func(rows pgx.Rows) error {
 		var ord int
 		_, err := pgx.ForEachRow(rows, append(targets, &ord), func() error {
 			if ord < 1 || ord > n {

@@ -22,17 +22,29 @@ import (
 	"switchboard/internal/postgres/pgtest"
 )
 
-// raw is the opponent: the four steps, each one statement and one transaction, by
-// pgx with cached statements, in one table changed in place, without any authority.
+// rawTable is that of the opponent in cmd/switchboard-bench.
 const rawTable = `
 CREATE TABLE raw_todo (
-	owner uuid NOT NULL, id uuid NOT NULL, queue text COLLATE "C" NOT NULL, line uuid NOT NULL, key text COLLATE "C" NOT NULL,
-	digest bytea NOT NULL, state text COLLATE "C" NOT NULL, priority smallint NOT NULL, title text NOT NULL, body text NOT NULL, payload text,
-	token uuid, worker uuid, lease_expires_at timestamptz, attempt int NOT NULL DEFAULT 0, progress text, result text,
-	created_at timestamptz NOT NULL DEFAULT clock_timestamp(), finished_at timestamptz,
-	PRIMARY KEY (owner, id), UNIQUE (owner, line, key)
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX raw_ready ON raw_todo (owner, queue, priority DESC, id) WHERE state = 'ready'`
+	id               uuid PRIMARY KEY,
+	owner            uuid NOT NULL,
+	queue            text COLLATE "C" NOT NULL,
+	key              text COLLATE "C" NOT NULL,
+	title            text NOT NULL,
+	body             text NOT NULL,
+	payload          text,
+	priority         smallint NOT NULL DEFAULT 5,
+	state            smallint NOT NULL DEFAULT 0,
+	attempt          integer NOT NULL DEFAULT 0,
+	not_before       timestamptz NOT NULL DEFAULT now(),
+	token            uuid,
+	lease_expires_at timestamptz,
+	result           text,
+	created_at       timestamptz NOT NULL DEFAULT now(),
+	finished_at      timestamptz,
+	UNIQUE (owner, key)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
+	autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 10000);
+CREATE INDEX raw_todo_ready ON raw_todo (owner, queue, priority DESC, id) WHERE state = 0`
 
 type rawSide struct {
 	pool   *pgxpool.Pool
@@ -40,24 +52,26 @@ type rawSide struct {
 }
 
 func (r *rawSide) lifecycle(ctx context.Context, c, i int) error {
-	owner := r.owners[c%len(r.owners)]
-	line, id := owner, newID()
-	key := fmt.Sprintf("%d-%d-%s", c, i, id)
-	hash := digest([]byte(key))
-	_, err := r.pool.Exec(ctx, `
-		INSERT INTO raw_todo (owner, id, queue, line, key, digest, state, priority, title, body, payload)
-		VALUES ($1, $2, 'reviews', $3, $4, $5, 'ready', 5, $6, $7, $8) ON CONFLICT (owner, line, key) DO NOTHING`,
-		owner, id, line, key, hash, "look at this", benchBody, `{"pr":7}`)
+	owner, id := r.owners[c%len(r.owners)], newID()
+	err := r.pool.QueryRow(ctx, `
+		INSERT INTO raw_todo (id, owner, queue, key, title, body, payload) VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (owner, key) DO NOTHING RETURNING id`, id, owner, "reviews", fmt.Sprintf("%d-%d-%s", c, i, id), "look at this", benchBody, `{"pr":7}`).Scan(&id)
 	if err != nil {
 		return err
 	}
 	var token uuid.UUID
+	var expires time.Time
+	var attempt int
 	var title, body, payload string
 	for {
 		err = r.pool.QueryRow(ctx, `
-			UPDATE raw_todo SET state = 'leased', token = gen_random_uuid(), worker = $1, attempt = attempt + 1, lease_expires_at = clock_timestamp() + interval '5 minutes'
-			WHERE owner = $1 AND id = (SELECT id FROM raw_todo WHERE owner = $1 AND queue = 'reviews' AND state = 'ready' ORDER BY priority DESC, id LIMIT 1 FOR UPDATE SKIP LOCKED)
-			RETURNING id, token, title, body, payload`, owner).Scan(&id, &token, &title, &body, &payload)
+			UPDATE raw_todo SET state = 1, attempt = attempt + 1, token = gen_random_uuid(), lease_expires_at = clock_timestamp() + interval '300 s'
+			WHERE id = (
+				SELECT id FROM raw_todo
+				WHERE owner = $1 AND queue = $2 AND state = 0 AND not_before <= clock_timestamp()
+				ORDER BY priority DESC, id LIMIT 1 FOR UPDATE SKIP LOCKED
+			)
+			RETURNING id, token, lease_expires_at, attempt, title, body, payload`, owner, "reviews").Scan(&id, &token, &expires, &attempt, &title, &body, &payload)
 		if err != pgx.ErrNoRows {
 			break
 		}
@@ -65,10 +79,15 @@ func (r *rawSide) lifecycle(ctx context.Context, c, i int) error {
 	if err != nil {
 		return err
 	}
-	if _, err = r.pool.Exec(ctx, `UPDATE raw_todo SET lease_expires_at = clock_timestamp() + interval '5 minutes' WHERE owner = $1 AND id = $2 AND token = $3 AND state = 'leased'`, owner, id, token); err != nil {
+	err = r.pool.QueryRow(ctx, `
+		UPDATE raw_todo SET lease_expires_at = clock_timestamp() + interval '300 s'
+		WHERE id = $1 AND token = $2 AND state = 1 RETURNING lease_expires_at`, id, token).Scan(&expires)
+	if err != nil {
 		return err
 	}
-	_, err = r.pool.Exec(ctx, `UPDATE raw_todo SET state = 'done', result = $4, finished_at = clock_timestamp() WHERE owner = $1 AND id = $2 AND token = $3 AND state = 'leased'`, owner, id, token, `{"ok":true}`)
+	_, err = r.pool.Exec(ctx, `
+		UPDATE raw_todo SET state = 2, result = $3, finished_at = clock_timestamp()
+		WHERE id = $1 AND token = $2 AND state = 1`, id, token, `{"ok":true}`)
 	return err
 }
 

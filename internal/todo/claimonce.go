@@ -48,10 +48,10 @@ func (s *Store) takeOnce(ctx context.Context, w *work, claimID string) ([]Claime
 			k.end(false)
 		}
 		r := &round{demands: []*demand{d}}
-		b := &pgx.Batch{}
+		b := &script{}
 		k = s.lanes.begin(r)
 		r.queueDemands(b, k)
-		if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		if err := b.run(ctx, tx); err != nil {
 			return err
 		}
 		if len(d.taken) == 0 {

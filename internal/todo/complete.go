@@ -93,10 +93,13 @@ func newCompletion(item Completion) (m *completion, size int, err error) {
 }
 
 // finishOne ends one todo if its token is current.
-const finishOne = `
+const (
+	finishOne     = finishOneHead + finishOneTail
+	finishOneHead = `
 WITH gone AS (
 	DELETE FROM todo_live l USING (SELECT $3::uuid AS token, $4::text AS queues) i
-	WHERE l.owner = $1 AND l.id = $2 AND ` + current + `
+	WHERE l.owner = $1 AND l.id = $2 AND ` + current
+	finishOneTail = `
 	RETURNING l.*
 ), ended AS (
 	INSERT INTO todo_outcome (owner, id, state, version, attempt, artifacts, questions, worker, token, digest, started_at, lease_seconds, progress,
@@ -106,6 +109,9 @@ WITH gone AS (
 	FROM gone
 )
 SELECT line, version + 1 FROM gone`
+)
+
+var finishAlone = finishOneHead + guarded(8) + finishOneTail
 
 // finishTodos ends the todos whose tokens are current. The outcome is made of what
 // the deletion returns, so it exists exactly when the row is gone.
@@ -126,7 +132,7 @@ WITH item AS MATERIALIZED (
 )
 SELECT ord, line, version + 1 FROM gone`
 
-func (r *round) queueCompletions(b *pgx.Batch) {
+func (r *round) queueCompletions(b *script) {
 	if len(r.completions) == 0 {
 		return
 	}
@@ -138,7 +144,11 @@ func (r *round) queueCompletions(b *pgx.Batch) {
 	}
 	if len(items) <= r.few {
 		for _, c := range items {
-			b.Queue(finishOne, c.auth.owner, c.id, c.token, c.auth.queues, c.hash, c.result, len(c.artifacts.names)).Query(func(rows pgx.Rows) error {
+			sql, args := finishOne, []any{c.auth.owner, c.id, c.token, c.auth.queues, c.hash, c.result, len(c.artifacts.names)}
+			if r.single {
+				sql, args = finishAlone, append(args, c.auth.guards()...)
+			}
+			b.add(sql, args...).rows(func(rows pgx.Rows) error {
 				var line uuid.UUID
 				var version int64
 				_, err := pgx.ForEachRow(rows, []any{&line, &version}, func() error {
@@ -157,7 +167,7 @@ func (r *round) queueCompletions(b *pgx.Batch) {
 		owners[i], ids[i], tokens[i], queues[i], hashes[i], results[i] = c.auth.owner, c.id, c.token, c.auth.queues, c.hash, c.result
 		artifacts[i] = int32(len(c.artifacts.names))
 	}
-	b.Queue(finishTodos, owners, ids, tokens, queues, hashes, results, artifacts).Query(func(rows pgx.Rows) error {
+	b.add(finishTodos, owners, ids, tokens, queues, hashes, results, artifacts).rows(func(rows pgx.Rows) error {
 		var ord int
 		var line uuid.UUID
 		var version int64
@@ -186,7 +196,7 @@ FROM unnest($5::bigint[], $6::text[], $7::text[]) WITH ORDINALITY AS a(ord, name
 ON CONFLICT (owner, todo, name) DO UPDATE SET artifact = excluded.artifact`
 
 // queueArtifacts adds the statement for the items' artifacts, if there are any.
-func queueArtifacts[H holding](b *pgx.Batch, items []H, of func(H) added) {
+func queueArtifacts[H holding](b *script, items []H, of func(H) added) {
 	var owners, ids, tokens [][16]byte
 	var queues, names, bodies []string
 	var ords []int64
@@ -203,6 +213,6 @@ func queueArtifacts[H holding](b *pgx.Batch, items []H, of func(H) added) {
 		}
 	}
 	if len(ids) > 0 {
-		b.Queue(addArtifacts, owners, ids, tokens, queues, ords, names, bodies)
+		b.add(addArtifacts, owners, ids, tokens, queues, ords, names, bodies)
 	}
 }

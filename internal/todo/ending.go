@@ -203,7 +203,7 @@ WITH item AS MATERIALIZED (
 	FROM locked k, todo_live l WHERE l.ctid = k.place
 )` + settle
 
-func (r *round) queueEndings(b *pgx.Batch) {
+func (r *round) queueEndings(b *script) {
 	if len(r.endings) == 0 {
 		return
 	}
@@ -220,8 +220,8 @@ func (r *round) queueEndings(b *pgx.Batch) {
 		errs[i], messages[i], reasons[i], askings[i] = e.error, e.message, e.reason, e.asking
 		noRetry[i], retry[i], askingIDs[i] = e.noRetry, e.retry, (*[16]byte)(e.askingID)
 	}
-	b.Queue(endAttempts, owners, ids, tokens, queues, acts, hashes,
-		errs, messages, reasons, noRetry, retry, askingIDs, askings).Query(func(rows pgx.Rows) error {
+	b.add(endAttempts, owners, ids, tokens, queues, acts, hashes,
+		errs, messages, reasons, noRetry, retry, askingIDs, askings).rows(func(rows pgx.Rows) error {
 		return scanMoves(rows, func(ord int, m move) error {
 			if ord < 1 || ord > n {
 				return errUnexpected

@@ -86,7 +86,7 @@ func inOrder[H holding](items []H) []H {
 
 // lockHeld queues the lock of the rows of all items that name a lease, in the order
 // of their keys.
-func (r *round) lockHeld(b *pgx.Batch) {
+func (r *round) lockHeld(b *script) {
 	var all []holding
 	for _, e := range r.endings {
 		all = append(all, e)
@@ -106,7 +106,7 @@ func (r *round) lockHeld(b *pgx.Batch) {
 		a, id, _ := h.row()
 		owners[i], ids[i] = a.owner, id
 	}
-	b.Queue(`
+	b.add(`
 		SELECT FROM unnest($1::uuid[], $2::uuid[]) AS i(owner, id),
 			LATERAL (SELECT FROM todo_live l WHERE l.owner = i.owner AND l.id = i.id LIMIT 1 FOR UPDATE) x`, owners, ids)
 }

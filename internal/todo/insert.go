@@ -23,12 +23,15 @@ import (
 // insertOne creates one todo. Of two at once with the same key the second waits for
 // the first to commit and does nothing.
 const (
-	insertOne = `
+	insertOne = insertOneHead + insertOneRest
+
+	insertOneHead = `
 WITH fresh AS (
 	INSERT INTO todo_key (owner, name, id, digest, line, created_at)
 	SELECT $1, $4, $2, $5, $3, clock_timestamp()
 	FROM queue q
-	WHERE q.owner = $1 AND q.name = $6 AND ($13::timestamptz IS NULL OR $13 > clock_timestamp())
+	WHERE q.owner = $1 AND q.name = $6 AND ($13::timestamptz IS NULL OR $13 > clock_timestamp())`
+	insertOneRest = `
 	ON CONFLICT ON CONSTRAINT todo_key_once DO NOTHING
 	RETURNING created_at
 )` + openOne + `greatest($18::bigint, ` + firstOfClass + `)` + openOneTail
@@ -76,6 +79,8 @@ SELECT $1, $2, $6, $3, octet_length($10) + coalesce(octet_length($11), 0), $8::u
 FROM fresh
 RETURNING vstart`
 )
+
+var insertAlone = insertOneHead + guarded(21) + insertOneRest
 
 // itemColumns are the columns of the arrays $1 and on of the statements for many.
 var itemColumns = []string{
@@ -176,7 +181,7 @@ SELECT ord, vstart FROM admitted`
 
 // queueCreates adds the statements for the round's creations. Of equal keys only the
 // first takes part; the others find it afterwards.
-func (r *round) queueCreates(b *pgx.Batch, k *looks) {
+func (r *round) queueCreates(b *script, k *looks) {
 	var single, many, limited []*creation
 	items := firstOfKeys(r.creates)
 	for _, c := range items {
@@ -191,7 +196,7 @@ func (r *round) queueCreates(b *pgx.Batch, k *looks) {
 			single = append(single, c)
 		}
 	}
-	queueSingle(b, single, k)
+	r.queueSingle(b, single, k)
 	queueMany(b, many, k)
 	queueManyLimited(b, limited, k)
 }
@@ -199,7 +204,7 @@ func (r *round) queueCreates(b *pgx.Batch, k *looks) {
 // queueSingle adds a statement for each item. The virtual starts are dealt out in the
 // order of the call; those in lines that no lock serialises are then created in the
 // order of their keys, as every batch does, or two of them would wait for each other.
-func queueSingle(b *pgx.Batch, items []*creation, k *looks) {
+func (r *round) queueSingle(b *script, items []*creation, k *looks) {
 	type start struct {
 		c           *creation
 		least, next int64
@@ -222,7 +227,7 @@ func queueSingle(b *pgx.Batch, items []*creation, k *looks) {
 		})
 	}
 	for _, s := range starts {
-		s.c.queueOne(b, k, s.least, s.next, s.known)
+		s.c.queueOne(b, k, s.least, s.next, s.known, r.single)
 	}
 }
 
@@ -233,17 +238,21 @@ func limited(c *creation) int {
 	return 0
 }
 
-func (c *creation) queueOne(b *pgx.Batch, k *looks, least, next int64, known bool) {
+func (c *creation) queueOne(b *script, k *looks, least, next int64, known, alone bool) {
 	args := []any{
 		c.auth.owner, c.id, c.line, c.name, c.hash, c.queue, orNull(c.auth.endpoint), c.grant, c.title, c.body, c.payload,
 		c.rank(), c.deadline, c.identity, c.callsItself, c.trace, c.notBefore, least, known, c.key,
 	}
 	sql := insertOne
-	if c.limits != nil {
+	switch {
+	case alone:
+		sql = insertAlone
+		args = append(args, c.auth.guards()...)
+	case c.limits != nil:
 		sql = insertOneLimited
 		args = append(args, next, c.limits.MaxOpen, c.limits.PerHour, c.delayDays())
 	}
-	b.Queue(sql, args...).Query(func(rows pgx.Rows) error {
+	b.add(sql, args...).rows(func(rows pgx.Rows) error {
 		var vstart int64
 		_, err := pgx.ForEachRow(rows, []any{&vstart}, func() error {
 			c.fresh = true
@@ -294,7 +303,7 @@ func columns(items []*creation, starts []int64) []any {
 	}
 }
 
-func queueMany(b *pgx.Batch, items []*creation, k *looks) {
+func queueMany(b *script, items []*creation, k *looks) {
 	if len(items) == 0 {
 		return
 	}
@@ -303,10 +312,10 @@ func queueMany(b *pgx.Batch, items []*creation, k *looks) {
 		starts[i], _, _ = k.start(c.share())
 		k.reserve(c.share(), starts[i]+1)
 	}
-	b.Queue(insertMany, columns(items, starts)...).Query(fresh(items, k))
+	b.add(insertMany, columns(items, starts)...).rows(fresh(items, k))
 }
 
-func queueManyLimited(b *pgx.Batch, items []*creation, k *looks) {
+func queueManyLimited(b *script, items []*creation, k *looks) {
 	if len(items) == 0 {
 		return
 	}
@@ -325,7 +334,7 @@ func queueManyLimited(b *pgx.Batch, items []*creation, k *looks) {
 		identities[i], calls[i] = c.identity, c.callsItself
 	}
 	args := append(columns(items, leasts), grants, open, hourly, delay, nexts, knowns, identities, calls)
-	b.Queue(insertManyLimited, args...).Query(fresh(items, k))
+	b.add(insertManyLimited, args...).rows(fresh(items, k))
 }
 
 // fresh notes which of the items a statement has created.

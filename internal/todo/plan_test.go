@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
+
+	"switchboard/internal/endpoint"
 )
 
 // hotStatements are those of batches.
@@ -20,6 +22,7 @@ var hotStatements = map[string]string{
 	"take next": takeNextFew, "take across": takeAcrossFew, "take each": takeEach, "take many": takeNextMany, "take many across": takeAcrossMany, "take by id": takeByID,
 	"promote": promoteDue, "reclaim next": reclaimNext, "reclaim by id": reclaimByID,
 	"reap deadlines": reapDeadlines, "reap questions": reapQuestions,
+	"insert alone": insertAlone, "take alone": takeAlone, "prolong alone": prolongAlone, "finish alone": finishAlone,
 	"prolong one": prolongOne, "prolong many": prolongMany,
 	"finish one": finishOne, "finish many": finishTodos, "end": endAttempts, "artifacts": addArtifacts,
 }
@@ -152,6 +155,44 @@ func TestPlan_AClaimReadsTheNextInOrder(t *testing.T) {
 	require.Contains(t, plan, "todo_live_order")
 	require.Contains(t, plan, "ROW(rank, vstart, id) >=")
 	require.Contains(t, plan, "Tid Scan")
+}
+
+// TestPlan_AuthorityIsJudgedBeforeAnyRow: a statement that holds its caller's lock
+// itself takes it first, and also when there is no row to change.
+func TestPlan_AuthorityIsJudgedBeforeAnyRow(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	k := newKit(t)
+	conn, err := k.store.writers.Acquire(ctx)
+	require.NoError(t, err)
+	defer conn.Release()
+	for name, sql := range map[string]string{"insert alone": insertAlone, "take alone": takeAlone, "prolong alone": prolongAlone, "finish alone": finishAlone} {
+		plan := explain(t, conn, name, sql)
+		require.Contains(t, plan, "One-Time Filter", name)
+		require.Contains(t, plan, "LockRows", name)
+	}
+	stale := k.work
+	stale.Endpoint.Version = 9
+	for name, op := range map[string]func() error{
+		"claim": func() error {
+			_, err := k.store.ClaimNext(ctx, stale, ClaimNext{Queues: []string{"reviews"}})
+			return err
+		},
+		"beat": func() error {
+			_, err := k.store.Heartbeat(ctx, stale, []Beat{{TodoID: newID(), LeaseToken: newID().String()}})
+			return err
+		},
+		"complete": func() error {
+			_, err := k.store.Complete(ctx, stale, []Completion{{TodoID: newID(), LeaseToken: newID().String()}})
+			return err
+		},
+		"create": func() error {
+			_, err := k.store.Create(ctx, stale, []New{{Queue: "reviews", Title: "t", IdempotencyKey: "k"}})
+			return err
+		},
+	} {
+		require.ErrorIs(t, op(), endpoint.ErrStale, name)
+	}
 }
 
 // TestPlan_ClaimsAndHeartbeatsLeaveTheIndexesAlone: both must be heap-only updates.

@@ -17,15 +17,21 @@ import (
 
 // takeNext claims the next of one queue, from a place on before which nothing is
 // ready.
-const takeNext = `
+const (
+	takeNext     = takeNextHead + takeNextTail
+	takeNextHead = `
 WITH picked AS MATERIALIZED (
 	SELECT l.ctid AS at, $3::uuid AS worker, $4::int AS lease, 1 AS ord FROM todo_live l
 	WHERE l.owner = $1 AND l.queue = $2 AND l.claimable AND (l.rank, l.vstart, l.id) >= ($6::smallint, $7::bigint, $8::uuid)
 		AND l.state = 'ready' AND (l.deadline IS NULL OR l.deadline > clock_timestamp())
-		AND NOT (SELECT q.paused FROM queue q WHERE q.owner = $1 AND q.name = $2)
+		AND NOT (SELECT q.paused FROM queue q WHERE q.owner = $1 AND q.name = $2)`
+	takeNextTail = `
 	ORDER BY l.rank, l.vstart, l.id
 	LIMIT $5 FOR UPDATE SKIP LOCKED
 )`
+)
+
+var takeAlone = takeNextHead + guarded(9) + takeNextTail + lease
 
 // takeAcross claims the next of several queues. The first of each are looked up and
 // put in order, and then locked one by one until there are enough, so that nothing is
@@ -165,7 +171,7 @@ WITH locked AS MATERIALIZED (
 )` + settle
 
 // queueDemands adds the statements for the round's claims.
-func (r *round) queueDemands(b *pgx.Batch, k *looks) {
+func (r *round) queueDemands(b *script, k *looks) {
 	var next, byID []*demand
 	for _, d := range r.demands {
 		// Decided by the statements, which find nothing when there is nothing.
@@ -177,13 +183,13 @@ func (r *round) queueDemands(b *pgx.Batch, k *looks) {
 		}
 	}
 	queueFull(b, next)
-	queueNext(b, next, k)
+	r.queueNext(b, next, k)
 	queueByID(b, byID, k)
 }
 
 // queueFull adds what a full look needs first: what is due becomes claimable, what
 // has lapsed ready.
-func queueFull(b *pgx.Batch, next []*demand) {
+func queueFull(b *script, next []*demand) {
 	wanted := map[lane]int32{}
 	var first *demand
 	for _, d := range next {
@@ -214,8 +220,8 @@ func queueFull(b *pgx.Batch, next []*demand) {
 	for i, l := range all {
 		owners[i], queues[i], maxes[i] = l.owner, l.queue, wanted[l]
 	}
-	b.Queue(promoteDue, owners, queues)
-	b.Queue(reclaimNext, owners, queues, maxes).Query(movesOf(first))
+	b.add(promoteDue, owners, queues)
+	b.add(reclaimNext, owners, queues, maxes).rows(movesOf(first))
 }
 
 // movesOf notes what became of lapsed leases that were found on the way.
@@ -263,7 +269,7 @@ func groupsOf(demands []*demand) []*group {
 }
 
 // queueNext adds the statements for demands of the next todos.
-func queueNext(b *pgx.Batch, demands []*demand, k *looks) {
+func (r *round) queueNext(b *script, demands []*demand, k *looks) {
 	var each []*group // of one queue and few, no queue twice
 	taken := map[lane]bool{}
 	for _, g := range groupsOf(demands) {
@@ -274,26 +280,29 @@ func queueNext(b *pgx.Batch, demands []*demand, k *looks) {
 				continue
 			}
 		}
-		g.queueOn(b, k)
+		g.queueOn(b, k, false)
 	}
 	if len(each) == 1 {
-		each[0].queueOn(b, k)
+		each[0].queueOn(b, k, r.single)
 		return
 	}
 	queueEach(b, each, k)
 }
 
 // queueOn adds a statement for the group alone.
-func (g *group) queueOn(b *pgx.Batch, k *looks) {
+func (g *group) queueOn(b *script, k *looks, alone bool) {
 	one, across := takeNextFew, takeAcrossFew
 	var most []any
+	if alone {
+		one, most = takeAlone, g.demands[0].auth.guards()
+	}
 	if g.many {
 		one, across, most = takeNextMany, takeAcrossMany, []any{int64(2*len(g.demands)-1) * pageBytes}
 	}
 	deal := dealOut([]*group{g}, k)
 	if len(g.queues) == 1 {
 		from := k.from(lane{g.owner(), g.queues[0]})
-		b.Queue(one, append([]any{g.owner(), g.queues[0], g.endpoint(), g.lease, g.wanted, from.rank, from.vstart, from.id}, most...)...).Query(deal)
+		b.add(one, append([]any{g.owner(), g.queues[0], g.endpoint(), g.lease, g.wanted, from.rank, from.vstart, from.id}, most...)...).rows(deal)
 		return
 	}
 	ranks, starts, ids := make([]int16, len(g.queues)), make([]int64, len(g.queues)), make([][16]byte, len(g.queues))
@@ -301,11 +310,11 @@ func (g *group) queueOn(b *pgx.Batch, k *looks) {
 		from := k.from(lane{g.owner(), q})
 		ranks[i], starts[i], ids[i] = from.rank, from.vstart, from.id
 	}
-	b.Queue(across, append([]any{g.owner(), g.queues, g.endpoint(), g.lease, g.wanted, ranks, starts, ids}, most...)...).Query(deal)
+	b.add(across, append([]any{g.owner(), g.queues, g.endpoint(), g.lease, g.wanted, ranks, starts, ids}, most...)...).rows(deal)
 }
 
 // queueEach adds one statement for groups of which no two share a queue.
-func queueEach(b *pgx.Batch, groups []*group, k *looks) {
+func queueEach(b *script, groups []*group, k *looks) {
 	if len(groups) == 0 {
 		return
 	}
@@ -322,11 +331,11 @@ func queueEach(b *pgx.Batch, groups []*group, k *looks) {
 		owners[i], queues[i], workers[i], leases[i], maxes[i] = g.owner(), g.queues[0], g.endpoint(), g.lease, int32(g.wanted)
 		ranks[i], starts[i], ids[i] = from.rank, from.vstart, from.id
 	}
-	b.Queue(takeEach, owners, queues, workers, leases, maxes, ranks, starts, ids).Query(dealOut(groups, k))
+	b.add(takeEach, owners, queues, workers, leases, maxes, ranks, starts, ids).rows(dealOut(groups, k))
 }
 
 // queueByID adds a statement for each demand by id, in the order of the rows.
-func queueByID(b *pgx.Batch, demands []*demand, k *looks) {
+func queueByID(b *script, demands []*demand, k *looks) {
 	if len(demands) == 0 {
 		return
 	}
@@ -335,10 +344,10 @@ func queueByID(b *pgx.Batch, demands []*demand, k *looks) {
 	for i, d := range demands {
 		owners[i], ids[i] = d.auth.owner, d.id
 	}
-	b.Queue(reclaimByID, owners, ids).Query(movesOf(demands[0]))
+	b.add(reclaimByID, owners, ids).rows(movesOf(demands[0]))
 	for _, d := range demands {
-		b.Queue(takeByID, d.auth.owner, d.id, d.auth.endpoint, int32(d.lease/time.Second), d.queues).
-			Query(dealOut([]*group{{queues: d.queues, demands: []*demand{d}}}, k))
+		b.add(takeByID, d.auth.owner, d.id, d.auth.endpoint, int32(d.lease/time.Second), d.queues).
+			rows(dealOut([]*group{{queues: d.queues, demands: []*demand{d}}}, k))
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"switchboard/internal/endpoint"
@@ -52,6 +51,7 @@ func (s *Store) do(ctx context.Context, w *work) error {
 // round is the undecided items of a batch, gathered by kind.
 type round struct {
 	few         int
+	single      bool // one item, whose statement holds its caller's lock
 	works       []*work
 	creates     []*creation
 	demands     []*demand
@@ -166,8 +166,9 @@ func (s *Store) carryOut(ctx context.Context, r *round, lockFirst bool) (committ
 	}
 	defer conn.Release()
 
-	b := &pgx.Batch{}
+	b := &script{}
 	looks := s.lanes.begin(r)
+	r.single = !lockFirst && r.alone()
 	r.lock(b)
 	if lockFirst {
 		r.lockHeld(b)
@@ -177,7 +178,7 @@ func (s *Store) carryOut(ctx context.Context, r *round, lockFirst bool) (committ
 	r.queueCompletions(b)
 	r.queueBeats(b)
 	r.queueDemands(b, looks)
-	err = conn.SendBatch(ctx, b).Close()
+	err = b.run(ctx, conn)
 	looks.end(err == nil)
 	if err != nil {
 		return false, fmt.Errorf("carry out a batch of todos: %w", err)
