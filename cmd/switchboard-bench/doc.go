@@ -31,7 +31,7 @@
 //	mcp_lean_over_raw     lean ÷ raw at 64 callers
 //	store_over_raw_cN     store ÷ raw at N callers (1, 4, 64; 16 is shown too)
 //	mcp_batch_over_raw    todos a second of batch ÷ raw, at 64 callers
-//	drain_over_river      todos a second when 8 workers claim 100 and complete
+//	drain_over_river      todos a second when 16 workers claim 100 and complete
 //	                      100 of a queue filled beforehand, by todo.Store in this
 //	                      process, ÷ jobs a second of River's burn-down of no-op
 //	                      jobs with the settings of River's own benchmark

@@ -12,7 +12,7 @@ import (
 )
 
 // drainWorkers claim and complete at once, 100 todos a call.
-const drainWorkers = 8
+const drainWorkers = 16
 
 // runDrain lets River burn down no-op jobs, and ours claim and complete todos.
 func runDrain(ctx context.Context, b *bench) error {
