@@ -101,7 +101,8 @@ func checkAssertion(assertion, clientID, audience string, key provenance.PublicK
 
 // VerifyAssertion verifies a client assertion by a registered key and returns
 // its thumbprint. It is good once: a second time it is refused, on any replica.
-// Whatever is wrong, the error is invalid_client.
+// Whatever is wrong, the error is invalid_client; slow_down is for a key that
+// asks too often.
 func (s *Store) VerifyAssertion(ctx context.Context, assertion, clientID string) (thumbprint string, err error) {
 	thumbprint, err = issuerOf(assertion)
 	if err != nil {
@@ -135,6 +136,9 @@ func (s *Store) VerifyAssertionBy(ctx context.Context, assertion, clientID strin
 	jti, until, err := checkAssertion(assertion, clientID, s.o.PublicURL, key, now)
 	if err != nil {
 		return errClient.because(err)
+	}
+	if !s.keys.allow(key.Thumbprint()) { // whoever signs, and before anything is stored
+		return errSlow
 	}
 	tag, err := s.pool.Exec(ctx, `
 		INSERT INTO endpoint_seen (id, until) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`,

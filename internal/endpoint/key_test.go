@@ -326,6 +326,29 @@ func TestATokenEndsWithItsEndpoint(t *testing.T) {
 	require.True(t, c.Until.Equal(soon))
 }
 
+// Keys are strangers' too, and each token is a row.
+func TestAKeyCannotAskWithoutEnd(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.peer(t, b.alice)
+	asked := 0
+	for ; asked < 2000; asked++ {
+		if _, err := b.token(t, b.alice, mcpURL(id)); err != nil {
+			oauthError(t, err, "slow_down")
+			break
+		}
+	}
+	require.Less(t, asked, 2000)
+	var tokens, seen int
+	require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM endpoint_token), (SELECT count(*) FROM endpoint_seen)`).Scan(&tokens, &seen))
+	require.Equal(t, []int{asked, asked}, []int{tokens, seen}, "what is refused is not stored")
+
+	other, err := provenance.NewKey()
+	require.NoError(t, err)
+	_, err = b.token(t, other, mcpURL(b.peer(t, other)))
+	require.NoError(t, err)
+}
+
 // A stranger who never signs in leaves nothing for good.
 func TestAKeyThatNobodySignedInForIsForgotten(t *testing.T) {
 	t.Parallel()

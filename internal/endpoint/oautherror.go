@@ -24,8 +24,11 @@ func (e *OAuthError) Unwrap() error { return e.Cause }
 
 // Status returns the HTTP status that carries the error.
 func (e *OAuthError) Status() int {
-	if e.Code == "invalid_client" {
+	switch e.Code {
+	case errClient.Code:
 		return http.StatusUnauthorized
+	case errSlow.Code:
+		return http.StatusTooManyRequests
 	}
 	return http.StatusBadRequest
 }
@@ -41,5 +44,6 @@ var (
 	errTarget = &OAuthError{Code: "invalid_target", Description: "the resource is not open to this client"}
 	errScope  = &OAuthError{Code: "invalid_scope", Description: "the scope is beyond what was granted"}
 	errGrant  = &OAuthError{Code: "invalid_grant", Description: "the grant is invalid, expired or was used before"}
+	errSlow   = &OAuthError{Code: "slow_down", Description: "the key asks for tokens too often; one is good for 15 minutes"}
 	errProof  = &OAuthError{Code: "invalid_dpop_proof", Description: "the DPoP proof is missing or invalid"}
 )

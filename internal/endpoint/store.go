@@ -43,12 +43,13 @@ type Store struct {
 	pool  *pgxpool.Pool
 	o     Options
 	cache *callers
+	keys  *keyLimit
 }
 
 // New returns a store on the pool.
 func New(pool *pgxpool.Pool, o Options) *Store {
 	o.PublicURL = strings.TrimRight(o.PublicURL, "/")
-	return &Store{pool: pool, o: o, cache: newCallers(o.CacheSize)}
+	return &Store{pool: pool, o: o, cache: newCallers(o.CacheSize), keys: newKeyLimit()}
 }
 
 // URL returns the address of the endpoint, which is also its OAuth resource.

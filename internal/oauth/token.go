@@ -71,6 +71,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, status int, err er
 	if status == 0 {
 		status = known.Status()
 	}
+	if status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "1")
+	}
 	answer(w, status, errorAnswer{known.Code, known.Description})
 }
 
