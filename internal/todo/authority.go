@@ -92,7 +92,7 @@ func guarded(n int) string {
 }
 
 // guards are the arguments of a guarded statement.
-func (a *authority) guards() []any { return []any{a.endpoint, a.version, a.until} }
+func (a *authority) guards() []any { return []any{raw(a.endpoint), a.version, a.until} }
 
 // alone reports whether the round is a single item whose statement can hold its
 // caller's lock itself.
@@ -154,7 +154,7 @@ func queueLocks(b *script, auths []authority, one, many string) {
 	switch len(auths) {
 	case 0:
 	case 1:
-		b.add(one, auths[0].owner, auths[0].endpoint, auths[0].version, auths[0].until)
+		b.add(one, raw(auths[0].owner), raw(auths[0].endpoint), auths[0].version, auths[0].until)
 	default:
 		owners, ids := make([][16]byte, len(auths)), make([][16]byte, len(auths))
 		versions, untils := make([]int64, len(auths)), make([]time.Time, len(auths))

@@ -140,14 +140,14 @@ func (r *round) queueBeats(b *script) {
 	queueArtifacts(b, items, func(x *beat) added { return x.artifacts })
 	var line uuid.UUID
 	after := Beaten{State: Leased}
-	targets := []any{&line, &after.Version, &after.LeaseExpiresAt, &after.CancelRequested}
+	targets := []any{into(&line), &after.Version, &after.LeaseExpiresAt, &after.CancelRequested}
 	prolonged := func(x *beat) {
 		x.acted, x.line, x.after = true, line, after
 		x.after.TodoID = x.id
 	}
 	if len(items) <= r.few {
 		for _, x := range items {
-			sql, args := prolongOne, []any{x.auth.owner, x.id, x.token, x.auth.queues, x.lease, x.progress, len(x.artifacts.names)}
+			sql, args := prolongOne, []any{raw(x.auth.owner), raw(x.id), raw(x.token), x.auth.queues, x.lease, x.progress, len(x.artifacts.names)}
 			if r.single {
 				sql, args = prolongAlone, append(args, x.auth.guards()...)
 			}

@@ -144,14 +144,14 @@ func (r *round) queueCompletions(b *script) {
 	}
 	if len(items) <= r.few {
 		for _, c := range items {
-			sql, args := finishOne, []any{c.auth.owner, c.id, c.token, c.auth.queues, c.hash, c.result, len(c.artifacts.names)}
+			sql, args := finishOne, []any{raw(c.auth.owner), raw(c.id), raw(c.token), c.auth.queues, c.hash, c.result, len(c.artifacts.names)}
 			if r.single {
 				sql, args = finishAlone, append(args, c.auth.guards()...)
 			}
 			b.add(sql, args...).rows(func(rows pgx.Rows) error {
 				var line uuid.UUID
 				var version int64
-				_, err := pgx.ForEachRow(rows, []any{&line, &version}, func() error {
+				_, err := pgx.ForEachRow(rows, []any{into(&line), &version}, func() error {
 					finished(c, line, version)
 					return nil
 				})
@@ -171,7 +171,7 @@ func (r *round) queueCompletions(b *script) {
 		var ord int
 		var line uuid.UUID
 		var version int64
-		_, err := pgx.ForEachRow(rows, []any{&ord, &line, &version}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&ord, into(&line), &version}, func() error {
 			if ord < 1 || ord > n {
 				return errUnexpected
 			}

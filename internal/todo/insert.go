@@ -240,7 +240,7 @@ func limited(c *creation) int {
 
 func (c *creation) queueOne(b *script, k *looks, least, next int64, known, alone bool) {
 	args := []any{
-		c.auth.owner, c.id, c.line, c.name, c.hash, c.queue, orNull(c.auth.endpoint), c.grant, c.title, c.body, c.payload,
+		raw(c.auth.owner), raw(c.id), raw(c.line), raw(c.name), raw(c.hash), c.queue, orNull(c.auth.endpoint), (*raw)(c.grant), c.title, c.body, c.payload,
 		c.rank(), c.deadline, c.identity, c.callsItself, c.trace, c.notBefore, least, known, c.key,
 	}
 	sql := insertOne
@@ -263,11 +263,11 @@ func (c *creation) queueOne(b *script, k *looks, least, next int64, known, alone
 	})
 }
 
-func orNull(id uuid.UUID) *uuid.UUID {
+func orNull(id uuid.UUID) *raw {
 	if id == uuid.Nil {
 		return nil
 	}
-	return &id
+	return (*raw)(&id)
 }
 
 // delayDays is how far ahead not_before may lie. More than a century is no bound.

@@ -3,6 +3,7 @@ package todo
 import (
 	"context"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -27,6 +28,12 @@ func (s *script) add(sql string, args ...any) *statement {
 
 // rows says what reads the statement's rows.
 func (st *statement) rows(read func(pgx.Rows) error) { st.read = read }
+
+// raw is an id as pgx encodes it without asking the type for its text first.
+type raw = [16]byte
+
+// into is where pgx reads an id without parsing its text.
+func into(id *uuid.UUID) *raw { return (*raw)(id) }
 
 // sender is a connection or a transaction.
 type sender interface {

@@ -105,7 +105,7 @@ func scanMoves(rows pgx.Rows, each func(ord int, m move) error) error {
 	var state State
 	var version int64
 	var claimable bool
-	_, err := pgx.ForEachRow(rows, []any{&ord, &owner, &id, &line, &queue, &state, &version, &claimable}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&ord, into(&owner), into(&id), into(&line), &queue, &state, &version, &claimable}, func() error {
 		return each(ord, move{owner: owner, id: id, line: line, queue: queue, state: state, version: version, claimable: claimable})
 	})
 	return err

@@ -302,7 +302,7 @@ func (g *group) queueOn(b *script, k *looks, alone bool) {
 	deal := dealOut([]*group{g}, k)
 	if len(g.queues) == 1 {
 		from := k.from(lane{g.owner(), g.queues[0]})
-		b.add(one, append([]any{g.owner(), g.queues[0], g.endpoint(), g.lease, g.wanted, from.rank, from.vstart, from.id}, most...)...).rows(deal)
+		b.add(one, append([]any{raw(g.owner()), g.queues[0], raw(g.endpoint()), g.lease, g.wanted, from.rank, from.vstart, raw(from.id)}, most...)...).rows(deal)
 		return
 	}
 	ranks, starts, ids := make([]int16, len(g.queues)), make([]int64, len(g.queues)), make([][16]byte, len(g.queues))
@@ -310,7 +310,7 @@ func (g *group) queueOn(b *script, k *looks, alone bool) {
 		from := k.from(lane{g.owner(), q})
 		ranks[i], starts[i], ids[i] = from.rank, from.vstart, from.id
 	}
-	b.add(across, append([]any{g.owner(), g.queues, g.endpoint(), g.lease, g.wanted, ranks, starts, ids}, most...)...).rows(deal)
+	b.add(across, append([]any{raw(g.owner()), g.queues, raw(g.endpoint()), g.lease, g.wanted, ranks, starts, ids}, most...)...).rows(deal)
 }
 
 // queueEach adds one statement for groups of which no two share a queue.
@@ -421,7 +421,7 @@ func scanTaken(rows pgx.Rows) (taken, error) {
 	var token uuid.UUID
 	var title, body, payload, identity, callsItself *string
 	var friend *bool
-	err := rows.Scan(&t.ord, &c.TodoID, &t.line, &c.Queue, &c.Version, &c.Attempt, &token, &c.LeaseExpiresAt, &t.at.rank, &t.at.vstart, &c.Deadline, &c.more,
+	err := rows.Scan(&t.ord, into(&c.TodoID), into(&t.line), &c.Queue, &c.Version, &c.Attempt, into(&token), &c.LeaseExpiresAt, &t.at.rank, &t.at.vstart, &c.Deadline, &c.more,
 		&title, &body, &payload, &friend, &identity, &callsItself)
 	if err != nil {
 		return t, err
