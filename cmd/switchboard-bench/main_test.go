@@ -27,6 +27,7 @@ func TestSoak(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills processes for a while")
 	}
+	t.Parallel()
 	o := soakOptions{length: 10 * time.Second, workers: 3, dir: t.TempDir()}
 	o.pace()
 	var out bytes.Buffer
@@ -42,6 +43,7 @@ func TestBench(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs every contender")
 	}
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "bench.json")
 	var out bytes.Buffer
 	err := runBench(context.Background(), benchOptions{json: path, rounds: 1, seconds: .2, hold: 1.2, ready: 2, done: 3, drain: 1500, waiters: 50, samples: 20, callers: []int{1, 4, most}}, &out)

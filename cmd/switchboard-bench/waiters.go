@@ -108,7 +108,7 @@ func (b *bench) weighWaiters(ctx context.Context, in *instance) error {
 	if err := p.receive(limited, &a); err != nil {
 		return err
 	}
-	pause(ctx, 4*time.Second) // all of them have looked, and wait
+	pause(ctx, arming(b.waiters))
 	after, err := srv.memory()
 	if err != nil {
 		return err

@@ -108,6 +108,11 @@ func newWaiters(ctx context.Context, list []target, n int) ([]*waiter, func(), e
 	return out, end, nil
 }
 
+// arming is how long so many calls take until all have looked, and wait.
+func arming(calls int) time.Duration {
+	return min(300*time.Millisecond+time.Duration(calls)*3*time.Millisecond, 4*time.Second)
+}
+
 // longestWait is the longest that a call may wait.
 const longestWait = 50 * time.Second
 
@@ -157,7 +162,7 @@ func runWake(ctx context.Context, job clientJob) (woken, error) {
 			}
 		}()
 	}
-	pause(run, 3*time.Second) // all of them have looked, and wait
+	pause(run, arming(job.Callers))
 	m := wakeMeter{creator: &mcpCaller{conn: l, queue: job.Creator.Queue, keys: newKeys(0), batch: 1}, db: db, arrivals: arrivals}
 	w, err := m.measure(run, job.Samples)
 	if cause := context.Cause(run); cause != nil {
