@@ -39,7 +39,7 @@ CREATE TABLE todo (
     owner        uuid             NOT NULL,
     id           uuid             NOT NULL,
     queue        text COLLATE "C" NOT NULL,
-    kind         text COLLATE "C" NOT NULL DEFAULT 'work' CHECK (kind IN ('work', 'friend_request')),
+    kind         text COLLATE "C" NOT NULL DEFAULT 'work', -- or friend_request
     line         uuid             NOT NULL,
     endpoint     uuid,            -- that created it; null when the human did
     grant_id     uuid,            -- null unless it is a friend's
@@ -57,7 +57,8 @@ CREATE TABLE todo (
     PRIMARY KEY (owner, id)
 ) PARTITION BY RANGE (id);
 
--- An open todo. No column that a claim or a heartbeat changes is in an index,
+-- An open todo. There are no CHECKs here: they are parsed anew in every statement.
+-- No column that a claim or a heartbeat changes is in an index,
 -- so that both stay heap-only updates; hence the room in each page.
 CREATE TABLE todo_live (
     owner            uuid             NOT NULL,
@@ -70,7 +71,7 @@ CREATE TABLE todo_live (
     weight           integer          NOT NULL DEFAULT 0, -- bytes of body and payload
     limited          boolean          NOT NULL DEFAULT false, -- counts against the limits of its line
     claimable        boolean          NOT NULL, -- false: due later, waiting for an answer, or for the human alone
-    state            text COLLATE "C" NOT NULL CHECK (state IN ('ready', 'leased', 'input_required')),
+    state            text COLLATE "C" NOT NULL, -- ready, leased, input_required
     version          bigint           NOT NULL DEFAULT 1,
     attempt          integer          NOT NULL DEFAULT 0, -- claims so far
     spent            integer          NOT NULL DEFAULT 0, -- attempts charged to the budget
@@ -99,20 +100,36 @@ CREATE TABLE todo_live (
 CREATE INDEX todo_live_order ON todo_live (owner, queue, rank, vstart, id) WHERE claimable;
 -- The open todos of a line, counted against max_open, and its newest virtual start in a queue.
 CREATE INDEX todo_live_line ON todo_live (line, queue, rank, vstart) WHERE limited;
--- Due later, in a queue and anywhere.
-CREATE INDEX todo_live_due ON todo_live (owner, queue, not_before) WHERE NOT claimable AND not_before IS NOT NULL;
-CREATE INDEX todo_live_due_anywhere ON todo_live (not_before) WHERE NOT claimable AND not_before IS NOT NULL;
-CREATE INDEX todo_live_deadline ON todo_live (deadline) WHERE deadline IS NOT NULL;
-CREATE INDEX todo_live_asked ON todo_live (owner, asked_at) WHERE asked_at IS NOT NULL;
-CREATE INDEX todo_live_asked_anywhere ON todo_live (asked_at) WHERE asked_at IS NOT NULL;
-CREATE INDEX todo_live_subject ON todo_live (owner, subject) WHERE subject IS NOT NULL;
-CREATE INDEX todo_live_inbox ON todo_live (owner, id) WHERE queue = 'inbox';
+-- No more indexes here than those that every todo needs: each statement that changes
+-- a row opens them all, also those whose predicate leaves the row out.
+
+-- What time will do to an open todo: make it due, end it at its deadline or when its
+-- question was not answered. A row that the todo has outlived is dropped when its time
+-- comes.
+CREATE TABLE todo_timer (
+    owner uuid             NOT NULL,
+    todo  uuid             NOT NULL,
+    what  text COLLATE "C" NOT NULL CHECK (what IN ('due', 'deadline', 'question')),
+    queue text COLLATE "C" NOT NULL,
+    at    timestamptz      NOT NULL,
+    PRIMARY KEY (owner, todo, what)
+);
+CREATE INDEX todo_timer_at ON todo_timer (what, at);
+CREATE INDEX todo_timer_queue ON todo_timer (owner, what, queue, at);
+
+-- The open consent todo of a friend request.
+CREATE TABLE todo_consent (
+    owner          uuid NOT NULL,
+    friend_request uuid NOT NULL,
+    todo           uuid NOT NULL,
+    PRIMARY KEY (owner, friend_request)
+);
 
 -- The end of a todo, and its last attempt when that completed it.
 CREATE TABLE todo_outcome (
     owner          uuid             NOT NULL,
     id             uuid             NOT NULL,
-    state          text COLLATE "C" NOT NULL CHECK (state IN ('done', 'failed', 'canceled')),
+    state          text COLLATE "C" NOT NULL, -- done, failed, canceled
     version        bigint           NOT NULL,
     attempt        integer          NOT NULL,
     artifacts      integer          NOT NULL DEFAULT 0,
@@ -279,5 +296,5 @@ SELECT todo_make_partitions(clock_timestamp());
 
 -- +goose Down
 DROP FUNCTION todo_drop_partitions, todo_make_partitions;
-DROP TABLE todo_claim, todo_artifact, todo_exchange, todo_attempt, todo_outcome, todo_live, todo, todo_key, queue;
+DROP TABLE todo_claim, todo_consent, todo_timer, todo_artifact, todo_exchange, todo_attempt, todo_outcome, todo_live, todo, todo_key, queue;
 DROP FUNCTION todo_first_id, todo_key_name, todo_stale;

@@ -129,6 +129,9 @@ func writeAnswer(ctx context.Context, tx pgx.Tx, owner uuid.UUID, r Reply, paylo
 	if err != nil {
 		return m, fmt.Errorf("write the answer: %w", err)
 	}
+	if _, err := tx.Exec(ctx, `DELETE FROM todo_timer WHERE owner = $1 AND todo = $2 AND what = 'question'`, owner, r.TodoID); err != nil {
+		return m, fmt.Errorf("stop the question's time: %w", err)
+	}
 	err = tx.QueryRow(ctx, `
 		UPDATE todo_live SET state = 'ready', version = version + 1, claimable = true, not_before = NULL,
 			question_id = NULL, question = NULL, asked_at = NULL

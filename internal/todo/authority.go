@@ -102,7 +102,7 @@ func (r *round) alone() bool {
 	}
 	switch {
 	case len(r.creates) == 1:
-		return r.creates[0].limits == nil
+		return r.creates[0].limits == nil && r.creates[0].notBefore == nil && r.creates[0].deadline == nil
 	case len(r.beats) == 1:
 		return len(r.beats[0].artifacts.names) == 0
 	case len(r.completions) == 1:

@@ -19,7 +19,9 @@ import (
 func (s *Store) OpenConsent(ctx context.Context, tx pgx.Tx, owner, friendRequest uuid.UUID, title string) (uuid.UUID, error) {
 	id := newID()
 	_, err := tx.Exec(ctx, `
-		WITH written AS (
+		WITH waiting AS (
+			INSERT INTO todo_consent (owner, friend_request, todo) VALUES ($1, $4, $2)
+		), written AS (
 			INSERT INTO todo (owner, id, queue, kind, line, subject, title, priority, created_at)
 			VALUES ($1, $2, 'inbox', 'friend_request', $3, $4, $5, 5, clock_timestamp())
 		)
@@ -40,8 +42,10 @@ func (s *Store) FinishConsent(ctx context.Context, tx pgx.Tx, owner, friendReque
 	}
 	var id uuid.UUID
 	err := tx.QueryRow(ctx, `
-		WITH gone AS (
-			DELETE FROM todo_live l WHERE l.owner = $1 AND l.subject = $2 RETURNING l.*
+		WITH decided AS (
+			DELETE FROM todo_consent c WHERE c.owner = $1 AND c.friend_request = $2 RETURNING c.todo
+		), gone AS (
+			DELETE FROM todo_live l USING decided d WHERE l.owner = $1 AND l.id = d.todo AND l.subject = $2 RETURNING l.*
 		)
 		INSERT INTO todo_outcome (owner, id, state, version, attempt, result, finished_at)
 		SELECT owner, id, $3, version + 1, 0, $4, clock_timestamp() FROM gone

@@ -328,8 +328,8 @@ func (h *hub) pollReady() {
 				ORDER BY l.rank, l.vstart, l.id LIMIT 1000
 			) l WHERE l.state = 'ready' OR l.lease_expires_at <= clock_timestamp()
 		) OR EXISTS (
-			SELECT FROM todo_live l
-			WHERE l.owner = i.owner AND l.queue = i.queue AND NOT l.claimable AND l.not_before <= (SELECT clock_timestamp())
+			SELECT FROM todo_timer m
+			WHERE m.owner = i.owner AND m.what = 'due' AND m.queue = i.queue AND m.at <= (SELECT clock_timestamp())
 		)`, owners, queues)
 	if err == nil {
 		var l lane

@@ -50,12 +50,14 @@ func (s *Store) Inbox(ctx context.Context, owner uuid.UUID, cursor string, limit
 	rows, err := s.pool.Query(ctx, `
 		SELECT i.place, t.id, i.kind, t.subject, t.queue, t.title, i.question_id, i.question, i.asked_at, t.created_at
 		FROM (
-			SELECT 0 AS place, 'friend_request' AS kind, l.* FROM todo_live l WHERE l.owner = $1 AND l.subject IS NOT NULL
+			SELECT 0 AS place, 'friend_request' AS kind, l.*
+			FROM todo_consent c JOIN todo_live l ON l.owner = c.owner AND l.id = c.todo WHERE c.owner = $1
 			UNION ALL
-			SELECT 1, CASE WHEN l.asked_at IS NULL THEN 'todo' ELSE 'question' END, l.*
-			FROM todo_live l WHERE l.owner = $1 AND l.queue = 'inbox' AND l.subject IS NULL
+			SELECT 1, 'todo', l.* FROM todo_live l WHERE l.owner = $1 AND l.queue = 'inbox' AND l.claimable
 			UNION ALL
-			SELECT 1, 'question', l.* FROM todo_live l WHERE l.owner = $1 AND l.asked_at IS NOT NULL AND l.queue <> 'inbox'
+			SELECT 1, 'question', l.*
+			FROM todo_timer m JOIN todo_live l ON l.owner = m.owner AND l.id = m.todo AND l.state = 'input_required'
+			WHERE m.owner = $1 AND m.what = 'question'
 		) i JOIN todo t ON t.owner = i.owner AND t.id = i.id
 		WHERE t.grant_id IS NULL AND (i.place > $2 OR i.place = $2 AND i.id < $3)
 		ORDER BY i.place, i.id DESC LIMIT $4`, owner, rank, before, limit+1)

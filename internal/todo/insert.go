@@ -199,6 +199,7 @@ func (r *round) queueCreates(b *script, k *looks) {
 	r.queueSingle(b, single, k)
 	queueMany(b, many, k)
 	queueManyLimited(b, limited, k)
+	queueTimers(b, items)
 }
 
 // queueSingle adds a statement for each item. The virtual starts are dealt out in the

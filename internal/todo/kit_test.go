@@ -154,6 +154,7 @@ func (k *kit) lapse(id uuid.UUID) {
 // due makes a todo that backs off due.
 func (k *kit) due(id uuid.UUID) {
 	k.exec(`UPDATE todo_live SET not_before = clock_timestamp() - interval '1 second' WHERE id = $1 AND not_before IS NOT NULL`, id)
+	k.exec(`UPDATE todo_timer SET at = clock_timestamp() - interval '1 second' WHERE todo = $1 AND what = 'due'`, id)
 }
 
 func requireCode(t tester, code refusal.Code, err error) {

@@ -594,6 +594,7 @@ func (s *machine) due(t *rapid.T) {
 func (s *machine) late(t *rapid.T) {
 	x := s.pick(t, "todo", func(x *modelTodo) bool { return x.live() && x.deadline })
 	s.k.exec(`UPDATE todo_live SET deadline = clock_timestamp() - interval '1 second' WHERE owner = $1 AND id = $2 AND deadline IS NOT NULL`, s.k.owner, x.id)
+	s.k.exec(`UPDATE todo_timer SET at = clock_timestamp() - interval '1 second' WHERE owner = $1 AND todo = $2 AND what = 'deadline'`, s.k.owner, x.id)
 	var late bool
 	require.NoError(t, s.k.pool.QueryRow(ctx0, `SELECT coalesce(deadline <= clock_timestamp(), false) FROM todo_live WHERE owner = $1 AND id = $2`, s.k.owner, x.id).Scan(&late))
 	x.late = late

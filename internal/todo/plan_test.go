@@ -21,7 +21,7 @@ var hotStatements = map[string]string{
 	"insert one": insertOne, "insert one limited": insertOneLimited, "insert many": insertMany, "insert many limited": insertManyLimited,
 	"take next": takeNextFew, "take across": takeAcrossFew, "take each": takeEach, "take many": takeNextMany, "take many across": takeAcrossMany, "take by id": takeByID,
 	"promote": promoteDue, "reclaim next": reclaimNext, "reclaim by id": reclaimByID,
-	"reap deadlines": reapDeadlines, "reap questions": reapQuestions,
+	"expire deadlines": expireDeadlines, "expire questions": expireQuestions, "promote anywhere": promoteAnywhere, "set timers": setTimers,
 	"insert alone": insertAlone, "take alone": takeAlone, "prolong alone": prolongAlone, "finish alone": finishAlone,
 	"prolong one": prolongOne, "prolong many": prolongMany,
 	"finish one": finishOne, "finish many": finishTodos, "end": endAttempts, "artifacts": addArtifacts,
@@ -126,7 +126,7 @@ func requireLookups(t *testing.T, name, plan string) {
 		require.Contains(t, cond, "Index Cond", "%s:\n%s", name, plan)
 		for _, column := range map[string][]string{
 			"todo_live_pkey": {"owner =", "id ="}, "todo_live_order": {"owner =", "queue ="}, "todo_live_line": {"line ="},
-			"todo_live_due": {"owner =", "queue =", "not_before <="},
+			"todo_timer_queue": {"owner =", "what =", "queue =", "at <="}, "todo_timer_at": {"what =", "at <="}, "todo_timer_pkey": {"owner =", "todo =", "what ="},
 			"todo_key_once": {"owner =", "name ="}, "todo_key_by_time": {"line ="}, "queue_pkey": {"owner =", "name ="}, "endpoint_pkey": {"owner =", "id ="},
 			"stand_in_pkey": {"owner =", "id ="},
 		}[index] {

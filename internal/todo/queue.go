@@ -35,10 +35,14 @@ const (
 // the same whatever the backlog.
 const queueColumns = `q.name, q.description, q.paused, q.max_attempts, q.retention_days, q.created_at, q.version,
 	(SELECT count(*) FROM (SELECT FROM todo_live l WHERE l.owner = q.owner AND l.queue = q.name AND l.claimable AND l.state = 'ready' LIMIT 10000) c)
-	+ (SELECT count(*) FROM (SELECT FROM todo_live l WHERE l.owner = q.owner AND l.queue = q.name AND NOT l.claimable AND l.not_before IS NOT NULL LIMIT 10000) c)
-	+ CASE WHEN q.name = 'inbox' THEN (SELECT count(*) FROM todo_live l WHERE l.owner = q.owner AND l.queue = 'inbox' AND l.subject IS NOT NULL) ELSE 0 END,
+	+ (SELECT count(*) FROM (
+		SELECT FROM todo_timer m JOIN todo_live l ON l.owner = m.owner AND l.id = m.todo AND l.state = 'ready' AND NOT l.claimable
+		WHERE m.owner = q.owner AND m.what = 'due' AND m.queue = q.name LIMIT 10000) c)
+	+ CASE WHEN q.name = 'inbox' THEN (SELECT count(*) FROM todo_consent c WHERE c.owner = q.owner) ELSE 0 END,
 	(SELECT count(*) FROM (SELECT FROM todo_live l WHERE l.owner = q.owner AND l.queue = q.name AND l.claimable AND l.state = 'leased' LIMIT 10000) c),
-	(SELECT count(*) FROM (SELECT FROM todo_live l WHERE l.owner = q.owner AND l.queue = q.name AND l.asked_at IS NOT NULL LIMIT 10000) c)`
+	(SELECT count(*) FROM (
+		SELECT FROM todo_timer m JOIN todo_live l ON l.owner = m.owner AND l.id = m.todo AND l.state = 'input_required'
+		WHERE m.owner = q.owner AND m.what = 'question' AND m.queue = q.name LIMIT 10000) c)`
 
 func scanQueue(row pgx.CollectableRow) (Queue, error) {
 	var q Queue

@@ -47,39 +47,14 @@ func (s *Store) Run(ctx context.Context) error {
 // reapBatch bounds what one transaction settles.
 const reapBatch = 500
 
-// reapItem are the columns of held, beside the row's, for a todo whose time is up.
-const reapItem = `0 AS ord, 'expired' AS act, NULL::bytea AS digest, $1::text AS error, $1::text AS message,
-	$1::text AS reason, false AS no_retry, NULL::int AS retry_after, NULL::uuid AS asking_id, NULL::text AS asking`
-
-// reapDeadlines settles todos whose deadline has passed and that were not yet asked
-// to stop.
-const reapDeadlines = `
-WITH locked AS MATERIALIZED (
-	SELECT l.ctid AS place FROM todo_live l
-	WHERE l.deadline IS NOT NULL AND l.deadline <= (SELECT clock_timestamp()) AND NOT (l.state = 'leased' AND l.cancel_requested)
-	ORDER BY l.deadline LIMIT $2 FOR UPDATE SKIP LOCKED
-), held AS MATERIALIZED (
-	SELECT ` + reapItem + `, ` + heldColumns + ` FROM locked k, todo_live l WHERE l.ctid = k.place
-)` + settle
-
-// reapQuestions settles todos whose question was not answered in seven days.
-const reapQuestions = `
-WITH locked AS MATERIALIZED (
-	SELECT l.ctid AS place FROM todo_live l
-	WHERE l.asked_at IS NOT NULL AND l.asked_at <= (SELECT clock_timestamp() - interval '7 days')
-	ORDER BY l.asked_at LIMIT $2 FOR UPDATE SKIP LOCKED
-), held AS MATERIALIZED (
-	SELECT ` + reapItem + `, ` + heldColumns + ` FROM locked k, todo_live l WHERE l.ctid = k.place
-)` + settle
-
 // reap settles deadlines and unanswered questions, and makes claimable what is due.
 func (s *Store) reap(ctx context.Context) error {
-	for _, r := range []struct{ sql, why string }{
-		{reapDeadlines, "the deadline has passed"},
-		{reapQuestions, "the question was not answered in seven days"},
+	for _, r := range []struct{ sql, what, why string }{
+		{expireDeadlines, timerDeadline, "the deadline has passed"},
+		{expireQuestions, timerQuestion, "the question was not answered in seven days"},
 	} {
 		for n := reapBatch; n == reapBatch; {
-			moves, err := s.settleSome(ctx, r.sql, r.why, reapBatch)
+			moves, err := s.settleSome(ctx, r.sql, r.why, reapBatch, r.what)
 			if err != nil {
 				return err
 			}
@@ -107,29 +82,28 @@ func (s *Store) settleSome(ctx context.Context, sql string, args ...any) ([]move
 // promote makes claimable what has become due, anywhere, and wakes the workers.
 func (s *Store) promote(ctx context.Context) error {
 	for {
-		rows, err := s.pool.Query(ctx, `
-			WITH due AS MATERIALIZED (
-				SELECT l.ctid AS at FROM todo_live l
-				WHERE NOT l.claimable AND l.not_before IS NOT NULL AND l.not_before <= (SELECT clock_timestamp()) AND l.state = 'ready'
-				LIMIT $1 FOR UPDATE SKIP LOCKED
-			)
-			UPDATE todo_live l SET claimable = true FROM due WHERE l.ctid = due.at
-			RETURNING l.owner, l.queue`, reapBatch)
-		if err != nil {
-			return fmt.Errorf("make due todos claimable: %w", err)
-		}
 		n := 0
-		var l lane
 		found := map[lane]int{}
-		_, err = pgx.ForEachRow(rows, []any{&l.owner, &l.queue}, func() error {
-			n++
-			found[l]++
-			return nil
+		err := s.inTransaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
+			n = 0
+			clear(found)
+			rows, err := tx.Query(ctx, promoteAnywhere, reapBatch)
+			if err != nil {
+				return err
+			}
+			var l lane
+			_, err = pgx.ForEachRow(rows, []any{&l.owner, &l.queue}, func() error {
+				n++
+				found[l]++
+				return nil
+			})
+			return err
 		})
 		if err != nil {
 			return fmt.Errorf("make due todos claimable: %w", err)
 		}
 		for l, n := range found {
+			s.lanes.reset(l)
 			s.hub.ready(l.owner, l.queue, n)
 		}
 		if n < reapBatch {

@@ -72,6 +72,12 @@ const settle = `
 ), asked AS (
 	INSERT INTO todo_exchange (owner, todo, id, question, asked_at)
 	SELECT owner, id, asking_id, asking, now FROM decided WHERE next = 'input_required'
+), timed AS (
+	INSERT INTO todo_timer AS m (owner, todo, what, queue, at)
+	SELECT owner, id, CASE WHEN next = 'ready' THEN 'due' ELSE 'question' END, queue,
+		CASE WHEN next = 'ready' THEN now + make_interval(secs => delay) ELSE now + ` + answerTime + ` END
+	FROM decided WHERE next = 'ready' AND delay > 0 OR next = 'input_required'
+	ON CONFLICT (owner, todo, what) DO UPDATE SET at = excluded.at
 ), warned AS (
 	UPDATE todo_live l
 	SET cancel_requested = true, cancel_reason = coalesce(l.cancel_reason, d.reason), version = l.version + (NOT l.cancel_requested)::int

@@ -129,17 +129,6 @@ SELECT k.ord, k.id, k.line, k.queue, k.version, k.attempt, k.token, k.lease_expi
 FROM taken k LEFT JOIN LATERAL (SELECT * FROM todo t WHERE t.owner = k.owner AND t.id = k.id LIMIT 1) t ON true`
 )
 
-// promoteDue makes claimable what has become due in the queues.
-const promoteDue = `
-UPDATE todo_live l SET claimable = true
-FROM (
-	SELECT x.at FROM unnest($1::uuid[], $2::text[]) AS i(owner, queue), LATERAL (
-		SELECT l.ctid AS at FROM todo_live l
-		WHERE l.owner = i.owner AND l.queue = i.queue AND NOT l.claimable AND l.not_before <= (SELECT clock_timestamp()) AND l.state = 'ready'
-		ORDER BY l.not_before LIMIT 1000 FOR UPDATE SKIP LOCKED
-	) x
-) due WHERE l.ctid = due.at`
-
 // reclaimNext settles the lapsed leases among the todos that come before, or are,
 // the next $3 of each queue. Rows in between that are ready are locked with them,
 // and claimed by the statement after this.
