@@ -48,8 +48,12 @@ const promote = `, gone AS (
 	DELETE FROM todo_timer m USING due d WHERE m.ctid = d.at
 )
 UPDATE todo_live l SET claimable = true
-FROM due d
-WHERE l.owner = d.owner AND l.id = d.todo AND NOT l.claimable AND l.state = 'ready' AND l.not_before <= clock_timestamp()
+FROM due d, LATERAL (
+	SELECT l.ctid AS place FROM todo_live l
+	WHERE l.owner = d.owner AND l.id = d.todo AND NOT l.claimable AND l.state = 'ready' AND l.not_before <= clock_timestamp()
+	LIMIT 1 FOR UPDATE
+) x
+WHERE l.ctid = x.place
 RETURNING l.owner, l.queue`
 
 // promoteDue makes claimable what has become due in some queues.
