@@ -33,6 +33,7 @@ type Claimed struct {
 	Artifacts      []Artifact      `json:"artifacts"`
 
 	more bool // exchanges, earlier attempts or artifacts are to be read
+	bare bool // so is the content
 }
 
 // ClaimNext asks for the next todos.
@@ -177,15 +178,12 @@ func (s *Store) take(ctx context.Context, w *work, claimID string) ([]Claimed, e
 }
 
 // setContent puts a friend's words where they are labelled.
-func (c *Claimed) setContent(title, body, payload *string, friend *bool, identity, callsItself *string) {
-	if title == nil {
+func (c *Claimed) setContent(x *content) {
+	if x.friend {
+		c.FromFriend = &FromFriend{Identity: x.identity, CallsItself: x.callsItself, Title: x.title, Body: x.body, Payload: rawJSON(x.payload)}
 		return
 	}
-	if *friend {
-		c.FromFriend = &FromFriend{Identity: *identity, CallsItself: *callsItself, Title: *title, Body: *body, Payload: rawJSON(payload)}
-		return
-	}
-	c.Title, c.Body, c.Payload = *title, *body, rawJSON(payload)
+	c.Title, c.Body, c.Payload = x.title, x.body, rawJSON(x.payload)
 }
 
 func rawJSON(s *string) json.RawMessage {

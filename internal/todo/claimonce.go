@@ -50,6 +50,7 @@ func (s *Store) takeOnce(ctx context.Context, w *work, claimID string) ([]Claime
 		r := &round{demands: []*demand{d}}
 		b := &script{}
 		k = s.lanes.begin(r)
+		k.known = s.known
 		r.queueDemands(b, k)
 		if err := b.run(ctx, tx); err != nil {
 			return err
@@ -100,14 +101,13 @@ func (s *Store) heldBy(ctx context.Context, a authority, d *demand, tokens []uui
 	held, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Claimed, error) {
 		c := Claimed{State: Leased, Exchanges: []Exchange{}, PriorAttempts: []PriorAttempt{}, Artifacts: []Artifact{}}
 		var token uuid.UUID
-		var title, body, payload, identity, callsItself *string
-		var friend *bool
+		var x content
 		if err := row.Scan(&c.TodoID, &c.Queue, &c.Version, &c.Attempt, &token, &c.LeaseExpiresAt, &c.Priority, &c.Deadline, &c.more,
-			&title, &body, &payload, &friend, &identity, &callsItself); err != nil {
+			&x.title, &x.body, &x.payload, &x.friend, &x.identity, &x.callsItself); err != nil {
 			return c, err
 		}
 		c.LeaseToken = token.String()
-		c.setContent(title, body, payload, friend, identity, callsItself)
+		c.setContent(&x)
 		return c, nil
 	})
 	if err != nil {

@@ -83,6 +83,7 @@ type look struct {
 // looks are those of a round.
 type looks struct {
 	l      *lanes
+	known  *contents
 	byKey  map[lane]*look
 	made   []madeReady
 	served map[class]int64

@@ -19,7 +19,7 @@ import (
 var hotStatements = map[string]string{
 	"lock one": lockOne, "lock many": lockMany, "lock counted": lockManyCounted,
 	"insert one": insertOne, "insert one limited": insertOneLimited, "insert many": insertMany, "insert many limited": insertManyLimited,
-	"take next": takeNextFew, "take across": takeAcrossFew, "take each": takeEach, "take many": takeNextMany, "take many across": takeAcrossMany, "take by id": takeByID,
+	"take next": takeNextFew, "take across": takeAcrossFew, "take each": takeEachFew, "take each bare": takeEachBare, "take next bare": takeNextBare, "take alone bare": takeAloneBare, "take many": takeNextMany, "take many across": takeAcrossMany, "take by id": takeByID,
 	"promote": promoteDue, "reclaim next": reclaimNext, "reclaim by id": reclaimByID,
 	"expire deadlines": expireDeadlines, "expire questions": expireQuestions, "promote anywhere": promoteAnywhere, "set timers": setTimers,
 	"insert alone": insertAlone, "take alone": takeAlone, "prolong alone": prolongAlone, "finish alone": finishAlone,

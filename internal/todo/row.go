@@ -212,9 +212,43 @@ func readAttempts(ctx context.Context, q querier, owner uuid.UUID, ids []uuid.UU
 	return out, nil
 }
 
+// readContents reads the contents of claimed todos whose statement left them out.
+func (s *Store) readContents(ctx context.Context, owner uuid.UUID, taken []Claimed) error {
+	at := map[uuid.UUID]*Claimed{}
+	var ids []uuid.UUID
+	for i := range taken {
+		if c := &taken[i]; c.bare {
+			ids = append(ids, c.TodoID)
+			at[c.TodoID] = c
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := s.pool.Query(ctx, `
+		SELECT t.id, t.title, t.body, t.payload, t.grant_id IS NOT NULL, t.identity, t.calls_itself
+		FROM todo t WHERE t.owner = $1 AND t.id = ANY ($2::uuid[])`, owner, ids)
+	if err != nil {
+		return unavailable(fmt.Errorf("read the contents of claimed todos: %w", err))
+	}
+	var id uuid.UUID
+	var x content
+	_, err = pgx.ForEachRow(rows, []any{&id, &x.title, &x.body, &x.payload, &x.friend, &x.identity, &x.callsItself}, func() error {
+		at[id].setContent(&x)
+		return nil
+	})
+	if err != nil {
+		return unavailable(fmt.Errorf("read the contents of claimed todos: %w", err))
+	}
+	return nil
+}
+
 // complement reads what claimed todos bring along from before. The lease is
 // committed by now, and what came before it does not change.
 func (s *Store) complement(ctx context.Context, owner uuid.UUID, taken []Claimed) ([]Claimed, error) {
+	if err := s.readContents(ctx, owner, taken); err != nil {
+		return nil, err
+	}
 	var ids []uuid.UUID
 	for _, c := range taken {
 		if c.more {

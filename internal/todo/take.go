@@ -31,7 +31,10 @@ WITH picked AS MATERIALIZED (
 )`
 )
 
-var takeAlone = takeNextHead + guarded(9) + takeNextTail + lease
+var (
+	takeAlone     = takeNextHead + guarded(9) + takeNextTail + lease
+	takeAloneBare = takeNextHead + guarded(9) + takeNextTail + bare
+)
 
 // takeAcross claims the next of several queues. The first of each are looked up and
 // put in order, and then locked one by one until there are enough, so that nothing is
@@ -71,7 +74,7 @@ WITH picked AS MATERIALIZED (
 		ORDER BY l.rank, l.vstart, l.id
 		LIMIT i.max FOR UPDATE SKIP LOCKED
 	) x
-)` + lease
+)`
 
 // fitting leaves of the rows picked the first ones that weigh no more than $9
 // together, and at least one.
@@ -105,28 +108,44 @@ WITH picked AS MATERIALIZED (
 // The claims of the next todos: a few at once, or so many that their weight counts.
 const (
 	takeNextFew    = takeNext + lease
+	takeNextBare   = takeNext + bare
 	takeAcrossFew  = takeAcross + lease
 	takeNextMany   = takeNext + fitting + leaseHead + `fit` + leaseTail
 	takeAcrossMany = takeAcross + fitting + leaseHead + `fit` + leaseTail
 )
 
-// lease makes leases of the rows picked.
+var (
+	takeEachFew  = takeEach + lease
+	takeEachBare = takeEach + bare
+)
+
+// lease makes leases of the rows picked and returns them with their contents; bare,
+// without.
 const (
 	lease     = leaseHead + `picked` + leaseTail
 	leaseHead = `, taken AS (
-	UPDATE todo_live l
-	SET state = 'leased', version = l.version + 1, attempt = l.attempt + 1, claimable = true,
-		token = gen_random_uuid(), worker = p.worker, started_at = clock_timestamp(),
-		lease_expires_at = clock_timestamp() + make_interval(secs => p.lease), lease_seconds = p.lease,
-		beaten = false, progress = NULL, not_before = NULL
+	UPDATE todo_live l` + leased + `gen_random_uuid()
 	FROM `
 	leaseTail = ` p WHERE l.ctid = p.at
-	RETURNING p.ord, l.owner, l.id, l.line, l.queue, l.version, l.attempt, l.token, l.lease_expires_at, l.rank, l.vstart, l.deadline,
-		l.attempt > 1 OR l.questions > 0 OR l.artifacts > 0 AS more
+	RETURNING ` + takenColumns + `, l.owner
 )
-SELECT k.ord, k.id, k.line, k.queue, k.version, k.attempt, k.token, k.lease_expires_at, k.rank, k.vstart, k.deadline, k.more,
+SELECT k.ord, k.id, k.line, k.queue, k.version, k.attempt, k.token, k.lease_expires_at, k.rank, k.vstart, k.deadline, k.more, k.weight,
 	t.title, t.body, t.payload, t.grant_id IS NOT NULL, t.identity, t.calls_itself
 FROM taken k LEFT JOIN LATERAL (SELECT * FROM todo t WHERE t.owner = k.owner AND t.id = k.id LIMIT 1) t ON true`
+
+	bare = `
+UPDATE todo_live l` + leased + `gen_random_uuid()
+FROM picked p WHERE l.ctid = p.at
+RETURNING ` + takenColumns
+
+	leased = `
+SET state = 'leased', version = l.version + 1, attempt = l.attempt + 1, claimable = true,
+	worker = p.worker, started_at = clock_timestamp(),
+	lease_expires_at = clock_timestamp() + make_interval(secs => p.lease), lease_seconds = p.lease,
+	beaten = false, progress = NULL, not_before = NULL, token = `
+
+	takenColumns = `p.ord, l.id, l.line, l.queue, l.version, l.attempt, l.token, l.lease_expires_at, l.rank, l.vstart, l.deadline,
+	l.attempt > 1 OR l.questions > 0 OR l.artifacts > 0 AS more, l.weight`
 )
 
 // reclaimNext settles the lapsed leases among the todos that come before, or are,
@@ -281,9 +300,16 @@ func (r *round) queueNext(b *script, demands []*demand, k *looks) {
 // queueOn adds a statement for the group alone.
 func (g *group) queueOn(b *script, k *looks, alone bool) {
 	one, across := takeNextFew, takeAcrossFew
+	warm := k.known.warm()
+	if warm {
+		one = takeNextBare
+	}
 	var most []any
 	if alone {
 		one, most = takeAlone, g.demands[0].auth.guards()
+		if warm {
+			one = takeAloneBare
+		}
 	}
 	if g.many {
 		one, across, most = takeNextMany, takeAcrossMany, []any{int64(2*len(g.demands)-1) * pageBytes}
@@ -320,7 +346,11 @@ func queueEach(b *script, groups []*group, k *looks) {
 		owners[i], queues[i], workers[i], leases[i], maxes[i] = g.owner(), g.queues[0], g.endpoint(), g.lease, int32(g.wanted)
 		ranks[i], starts[i], ids[i] = from.rank, from.vstart, from.id
 	}
-	b.add(takeEach, owners, queues, workers, leases, maxes, ranks, starts, ids).rows(dealOut(groups, k))
+	sql := takeEachFew
+	if k.known.warm() {
+		sql = takeEachBare
+	}
+	b.add(sql, owners, queues, workers, leases, maxes, ranks, starts, ids).rows(dealOut(groups, k))
 }
 
 // queueByID adds a statement for each demand by id, in the order of the rows.
@@ -355,7 +385,7 @@ func dealOut(groups []*group, k *looks) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		all := make([][]taken, len(groups))
 		for rows.Next() {
-			t, err := scanTaken(rows)
+			t, err := scanTaken(rows, k.known)
 			if err != nil {
 				return err
 			}
@@ -404,20 +434,31 @@ func (g *group) deal(all []taken, k *looks) error {
 	return nil
 }
 
-func scanTaken(rows pgx.Rows) (taken, error) {
+// scanTaken reads a row, with or without the content.
+func scanTaken(rows pgx.Rows, known *contents) (taken, error) {
 	t := taken{claimed: Claimed{State: Leased, Exchanges: []Exchange{}, PriorAttempts: []PriorAttempt{}, Artifacts: []Artifact{}}}
 	c := &t.claimed
 	var token uuid.UUID
-	var title, body, payload, identity, callsItself *string
-	var friend *bool
-	err := rows.Scan(&t.ord, into(&c.TodoID), into(&t.line), &c.Queue, &c.Version, &c.Attempt, into(&token), &c.LeaseExpiresAt, &t.at.rank, &t.at.vstart, &c.Deadline, &c.more,
-		&title, &body, &payload, &friend, &identity, &callsItself)
-	if err != nil {
+	var x content
+	targets := make([]any, 0, 19)
+	targets = append(targets, &t.ord, into(&c.TodoID), into(&t.line), &c.Queue, &c.Version, &c.Attempt, into(&token), &c.LeaseExpiresAt,
+		&t.at.rank, &t.at.vstart, &c.Deadline, &c.more, &t.weight)
+	full := len(rows.FieldDescriptions()) > len(targets)
+	if full {
+		targets = append(targets, &x.title, &x.body, &x.payload, &x.friend, &x.identity, &x.callsItself)
+	}
+	if err := rows.Scan(targets...); err != nil {
 		return t, err
 	}
 	t.at.id, c.Priority, c.LeaseToken = c.TodoID, 10-int(t.at.rank), token.String()
-	c.setContent(title, body, payload, friend, identity, callsItself)
-	t.weight = textSize(body, payload)
+	switch was := known.get(c.TodoID); {
+	case full:
+		c.setContent(&x)
+	case was != nil:
+		c.setContent(was)
+	default:
+		c.bare = true
+	}
 	return t, nil
 }
 

@@ -168,6 +168,7 @@ func (s *Store) carryOut(ctx context.Context, r *round, lockFirst bool) (committ
 
 	b := &script{}
 	looks := s.lanes.begin(r)
+	looks.known = s.known
 	r.single = !lockFirst && r.alone()
 	r.lock(b)
 	if lockFirst {
@@ -200,6 +201,7 @@ func (s *Store) announce(works []*work) {
 	for _, w := range works {
 		for _, c := range w.creates {
 			if c.fresh && c.notBefore == nil {
+				s.known.add(c)
 				s.hub.ready(c.auth.owner, c.queue, 1)
 			}
 		}
