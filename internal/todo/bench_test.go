@@ -3,6 +3,7 @@ package todo
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"runtime/pprof"
@@ -72,7 +73,7 @@ func (r *rawSide) lifecycle(ctx context.Context, c, i int) error {
 				ORDER BY priority DESC, id LIMIT 1 FOR UPDATE SKIP LOCKED
 			)
 			RETURNING id, token, lease_expires_at, attempt, title, body, payload`, owner, "reviews").Scan(&id, &token, &expires, &attempt, &title, &body, &payload)
-		if err != pgx.ErrNoRows {
+		if !errors.Is(err, pgx.ErrNoRows) {
 			break
 		}
 	}

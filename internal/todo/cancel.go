@@ -15,12 +15,12 @@ import (
 
 // locked is an open or ended todo whose live row, if there is one, is locked.
 type locked struct {
-	line, queue, kind string
-	lineID            uuid.UUID
-	state             State
-	version           int64
-	cancelRequested   bool
-	questionID        *uuid.UUID
+	queue, kind     string
+	lineID          uuid.UUID
+	state           State
+	version         int64
+	cancelRequested bool
+	questionID      *uuid.UUID
 }
 
 var errMoving = errors.New("the todo ended while it was looked at")

@@ -98,13 +98,6 @@ func text(s *string) string {
 	return *s
 }
 
-// attached is what hangs on todos and is read only when there is some.
-type attached struct {
-	exchanges map[uuid.UUID][]Exchange
-	attempts  map[uuid.UUID][]PriorAttempt
-	artifacts map[uuid.UUID][]Artifact
-}
-
 // querier is a pool, a connection or a transaction.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)

@@ -183,7 +183,7 @@ func TestClaim_RepeatReturnsTheSameLeases(t *testing.T) {
 	require.Len(t, first, 2)
 	second, err := k.store.ClaimNext(ctx, k.work, ClaimNext{Max: 2, ClaimID: "x"})
 	require.NoError(t, err)
-	require.Equal(t, len(first), len(second))
+	require.Len(t, second, len(first))
 	for i := range first {
 		require.Equal(t, first[i].LeaseToken, second[i].LeaseToken)
 	}
