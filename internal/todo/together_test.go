@@ -208,13 +208,15 @@ func TestTogether_EachTodoIsClaimedOnce(t *testing.T) {
 		_, err := k.store.Create(ctx, k.peer, items)
 		require.NoError(t, err)
 	}
-	workers := []endpoint.Caller{k.work, k.home("reviews", "builds"), k.home("reviews"), k.home("builds")}
+	workers := []endpoint.Caller{
+		k.work, k.home("reviews", "builds"), k.home("reviews"), k.home("reviews"), k.home("reviews"), k.home("builds"), k.home("builds"),
+	}
 	var mu sync.Mutex
 	seen, tokens := map[uuid.UUID]int{}, map[string]int{}
-	inParallel(32, func(i int) {
+	inParallel(42, func(i int) {
 		w := workers[i%len(workers)]
 		for {
-			got, err := stores[i%2].ClaimNext(ctx, w, ClaimNext{Max: 1 + i%5})
+			got, err := stores[i%2].ClaimNext(ctx, w, ClaimNext{Max: 1 + i%3})
 			if err != nil {
 				t.Error(err)
 				return
@@ -253,7 +255,15 @@ func TestTogether_OneOfManyCreationsOfAKeyCreates(t *testing.T) {
 		e.Line = line
 		homes[i] = k.vend(e)
 	}
-	for round := range 15 {
+	// Both stores have claimed from the queue, so both insert many in one statement.
+	for i, s := range stores {
+		_, err := s.Create(ctx, homes[0], []New{{Queue: "reviews", Title: "t", IdempotencyKey: fmt.Sprint("first", i)}})
+		require.NoError(t, err)
+		got, err := s.ClaimNext(ctx, homes[0], ClaimNext{})
+		require.NoError(t, err)
+		require.Len(t, got, 1)
+	}
+	for round := range 30 {
 		var mu sync.Mutex
 		ids, fresh := map[uuid.UUID]bool{}, 0
 		inParallel(8, func(i int) {
@@ -429,26 +439,35 @@ func TestTogether_AStaleCallerFailsAlone(t *testing.T) {
 
 func TestTogether_ACancelledCallerTakesNobodyAlong(t *testing.T) {
 	t.Parallel()
+	ctx := context.Background()
 	k := newKit(t)
 	s := k.replica(Options{Workers: 1, Direct: 1})
+	slow := k.friend(wide(), "reviews")
+	held := k.changing(slow)
 	errs := make([]error, 12)
-	gone, leave := context.WithCancel(context.Background())
-	release, done := k.gathered(s, len(errs), func(i int) {
-		ctx := context.Background()
-		if i == 5 {
-			ctx = gone
-		}
-		out, err := s.Create(ctx, k.peer, []New{{Queue: "reviews", Title: "t", IdempotencyKey: fmt.Sprint(i)}})
+	gone, leave := context.WithCancel(ctx)
+	call := func(ctx context.Context, c endpoint.Caller, i int) {
+		out, err := s.Create(ctx, c, []New{{Queue: "reviews", Title: "t", IdempotencyKey: fmt.Sprint(i)}})
 		if err == nil {
 			err = out[0].Err
 		}
 		errs[i] = err
-	})
-	leave()
+	}
+	release, done := k.gathered(s, 1, func(int) { call(gone, slow, 0) })
+	for i := 1; i < len(errs); i++ {
+		done.Go(func() { call(ctx, k.peer, i) })
+	}
+	require.Eventually(t, func() bool { return s.batch.Waiting() == len(errs) }, 10*time.Second, time.Millisecond)
 	release()
+	// The batch is on its way and waits for the first one's row; now that one leaves.
+	require.Eventually(t, func() bool { return s.batch.Waiting() == 0 }, 10*time.Second, time.Millisecond)
+	k.waitingOn(1)
+	leave()
+	require.Eventually(t, func() bool { return gone.Err() != nil }, time.Second, time.Millisecond)
+	require.NoError(t, held.Rollback(ctx))
 	done.Wait()
 	for i, err := range errs {
-		if i == 5 {
+		if i == 0 {
 			require.ErrorIs(t, err, context.Canceled)
 		} else {
 			require.NoError(t, err)
