@@ -32,6 +32,8 @@ const (
 	Internal        Code = "internal"
 	// PreconditionFailed answers an If-Match that no longer holds (RFC 9110 §13.1.1).
 	PreconditionFailed Code = "precondition_failed"
+	// MethodNotAllowed answers a method that a known path has not (RFC 9110 §15.5.6).
+	MethodNotAllowed Code = "method_not_allowed"
 )
 
 // The provenance reasons; each is HTTP 401.
@@ -60,6 +62,7 @@ var statusOf = map[Code]int{
 	Unavailable:        http.StatusServiceUnavailable,
 	Internal:           http.StatusInternalServerError,
 	PreconditionFailed: http.StatusPreconditionFailed,
+	MethodNotAllowed:   http.StatusMethodNotAllowed,
 	ProvenanceMissing:  http.StatusUnauthorized,
 	IssuerUntrusted:    http.StatusUnauthorized,
 	IDTokenSignature:   http.StatusUnauthorized,

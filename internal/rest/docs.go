@@ -39,10 +39,7 @@ func (a *api) docs(w http.ResponseWriter, r *http.Request) {
 	groups := map[string][]documented{}
 	var order []string
 	for path, item := range doc.Paths {
-		for _, op := range []*huma.Operation{item.Get, item.Post, item.Patch, item.Delete} {
-			if op == nil {
-				continue
-			}
+		for _, op := range operationsOf(item) {
 			name := op.Tags[0]
 			if !slices.Contains(order, name) {
 				order = append(order, name)

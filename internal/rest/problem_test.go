@@ -2,6 +2,7 @@ package rest_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,6 +52,36 @@ func TestErrorsAreProblemsThatRepeatNoValue(t *testing.T) {
 	}
 	p := refused(t, 422, "invalid_argument", bob.Do(http.MethodPost, "/v1/queues", map[string]any{"name": "A"}))
 	require.Equal(t, "name", p.Field)
+}
+
+// TestAnotherMethodIsRefusedOnEveryPath: 405 with what can be done there, for
+// whoever asks; what is no path stays 404.
+func TestAnotherMethodIsRefusedOnEveryPath(t *testing.T) {
+	t.Parallel()
+	i := servertest.Start(t)
+	bob, stranger := i.SignIn(t, "bob"), i.Stranger(t, "")
+	has := map[string][]string{}
+	for _, op := range operations(t, i) {
+		has[op[1]] = append(has[op[1]], op[0])
+	}
+	for path, methods := range has {
+		if slices.Contains(methods, http.MethodGet) {
+			methods = append(methods, http.MethodHead)
+		}
+		slices.Sort(methods)
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"} {
+			if slices.Contains(methods, method) {
+				continue
+			}
+			for _, who := range []*servertest.Person{bob, stranger} {
+				r := who.Do(method, path, nil)
+				refused(t, 405, "method_not_allowed", r, method, path)
+				require.Equal(t, strings.Join(methods, ", "), r.Header.Get("Allow"), path)
+				require.Equal(t, "no-store", r.Header.Get("Cache-Control"))
+			}
+		}
+		refused(t, 404, "not_found", bob.Do(http.MethodPut, path+"/more/than/there/is", nil), path)
+	}
 }
 
 // TestAMalformedIDIsAnUnknownOne: 404, whatever stands there.

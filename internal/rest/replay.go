@@ -71,6 +71,9 @@ func (a *api) replay(next http.Handler) http.Handler {
 		case kept != nil:
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Idempotency-Replayed", "true")
+			if kept.etag != "" {
+				w.Header().Set("ETag", kept.etag)
+			}
 			w.WriteHeader(kept.status)
 			_, _ = w.Write(kept.body)
 			return
@@ -85,6 +88,7 @@ func (a *api) replay(next http.Handler) http.Handler {
 type keptAnswer struct {
 	status int
 	body   []byte
+	etag   string
 }
 
 // begin claims the key. It answers the kept answer of an earlier request with
@@ -105,8 +109,10 @@ func (a *api) begin(ctx context.Context, owner uuid.UUID, key, digest []byte) (*
 		}
 		var had []byte
 		var status *int
-		var body []byte
-		err = a.Pool.QueryRow(ctx, `SELECT digest, status, body FROM rest_replay WHERE owner = $1 AND key = $2`, owner, key).Scan(&had, &status, &body)
+		var kept keptAnswer
+		err = a.Pool.QueryRow(ctx, `
+			SELECT digest, status, body, coalesce(etag, '') FROM rest_replay WHERE owner = $1 AND key = $2`, owner, key).
+			Scan(&had, &status, &kept.body, &kept.etag)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows): // ended without an answer in between
 			continue
@@ -117,7 +123,8 @@ func (a *api) begin(ctx context.Context, owner uuid.UUID, key, digest []byte) (*
 		case status == nil:
 			return nil, refusal.New(refusal.Conflict, "a request with this Idempotency-Key is still under way").After(time.Second)
 		}
-		return &keptAnswer{status: *status, body: body}, nil
+		kept.status = *status
+		return &kept, nil
 	}
 }
 
@@ -131,7 +138,8 @@ func (a *api) finish(ctx context.Context, owner uuid.UUID, key []byte, rec *reco
 			delete(answer, m)
 		}
 		kept, _ := json.Marshal(answer)
-		_, err = a.Pool.Exec(ctx, `UPDATE rest_replay SET status = $3, body = $4 WHERE owner = $1 AND key = $2`, owner, key, rec.status, kept)
+		_, err = a.Pool.Exec(ctx, `UPDATE rest_replay SET status = $3, body = $4, etag = $5 WHERE owner = $1 AND key = $2`,
+			owner, key, rec.status, kept, rec.Header().Get("ETag"))
 	} else {
 		_, err = a.Pool.Exec(ctx, `DELETE FROM rest_replay WHERE owner = $1 AND key = $2 AND status IS NULL`, owner, key)
 	}

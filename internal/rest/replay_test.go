@@ -44,6 +44,7 @@ func TestIdempotencyKeysReplayWithoutSecrets(t *testing.T) {
 			delete(a, c.secret)
 		}
 		require.Equal(t, a, b, c.path)
+		require.Equal(t, headOf(first), headOf(again), c.path)
 		refused(t, 409, "conflict", bob.Do(http.MethodPost, c.path, c.other, header, "k"), c.path)
 		require.Equal(t, 201, bob.Do(http.MethodPost, c.path, c.other, header, "k2").Status, c.path)
 	}
@@ -64,6 +65,15 @@ func TestIdempotencyKeysReplayWithoutSecrets(t *testing.T) {
 	require.Equal(t, one.ID, two.ID)
 	require.True(t, two.Deduplicated)
 	refused(t, 409, "conflict", bob.Do(http.MethodPost, "/v1/todos", map[string]any{"queue": home.Queue, "title": "b"}, header, "k"))
+}
+
+// headOf is what an answer's header says of the answer itself.
+func headOf(r servertest.Reply) http.Header {
+	h := r.Header.Clone()
+	for _, own := range []string{"Date", "X-Request-Id", "Content-Length", "Idempotency-Replayed"} {
+		h.Del(own)
+	}
+	return h
 }
 
 // TestOneKeyAtOnceCreatesOnce.

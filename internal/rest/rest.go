@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"path"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -18,6 +19,7 @@ import (
 	"switchboard/internal/friend"
 	"switchboard/internal/human"
 	"switchboard/internal/persona"
+	"switchboard/internal/refusal"
 	"switchboard/internal/todo"
 )
 
@@ -83,8 +85,36 @@ func New(d Deps) http.Handler {
 	a.registerTodos()
 	a.registerTwin()
 	mux.HandleFunc("GET /docs", a.docs)
+	a.refuseOtherMethods(mux)
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) { writeProblem(w, r, notFound()) })
 	return a.identify(a.replay(mux))
+}
+
+// refuseOtherMethods answers 405 on every path of the document for the methods
+// that it has not. Without it, the mux takes them for unknown paths, because
+// "/v1/" matches too.
+func (a *api) refuseOtherMethods(mux *http.ServeMux) {
+	for path, item := range a.huma.OpenAPI().Paths {
+		var allowed []string
+		for _, op := range operationsOf(item) {
+			allowed = append(allowed, op.Method)
+		}
+		if item.Get != nil {
+			allowed = append(allowed, http.MethodHead)
+		}
+		slices.Sort(allowed)
+		allow := strings.Join(allowed, ", ")
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", allow)
+			writeProblem(w, r, refusal.New(refusal.MethodNotAllowed, "only %s can be done here", allow))
+		})
+	}
+}
+
+// operationsOf are the operations of one path.
+func operationsOf(item *huma.PathItem) []*huma.Operation {
+	all := []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete}
+	return slices.DeleteFunc(all, func(op *huma.Operation) bool { return op == nil })
 }
 
 // schemaName names a type in the OpenAPI document. Domain packages have types
