@@ -76,9 +76,9 @@ func TestPages_AreAccessible(t *testing.T) {
 	alice := w.agent(t, "alice")
 	r := alice.ask(w, "reviewer", "release-bot", "Hand you pull requests.", scope.Asked{Queues: []string{"reviews"}})
 	check("/inbox")
-	bob.click(".card.ask .cover")
+	bob.follow(".card.ask .cover")
 	check("")
-	bob.click(".decide-bar .primary")
+	bob.follow(".decide-bar .primary")
 	bob.sees("Approved.")
 	e := alice.endpoint(r)
 	for _, key := range []string{"1", "2"} {
@@ -95,14 +95,14 @@ func TestPages_AreAccessible(t *testing.T) {
 	k.call("ask", map[string]any{"todo_id": claimed.Todos[0].TodoID, "lease_token": claimed.Todos[0].LeaseToken, "question": "Which?"}, nil)
 	check("/todos/" + claimed.Todos[0].TodoID)
 	check("/friends")
-	bob.click(".line .cover")
+	bob.follow(".line .cover")
 	check("")
 	for _, path := range []string{"/queues", "/queues/reviews", "/queues/reviews?state=ready", "/personas", "/endpoints", "/endpoints/new", "/activity", "/settings", "/nothing"} {
 		check(path)
 	}
 	w.agent(t, "carol").ask(w, "reviewer", "mailer", "x", scope.Asked{Queues: []string{"reviews"}})
 	bob.open("/inbox")
-	bob.click(".card.ask .cover")
-	bob.do(clickForm("/decline"))
+	bob.follow(".card.ask .cover")
+	bob.leave(clickForm("/decline"))
 	check("/inbox")
 }

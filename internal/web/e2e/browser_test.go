@@ -77,6 +77,9 @@ func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 	defer cancel()
 	err := chromedp.Do(ctx, steps...)
+	for again := 0; len(steps) == 1 && again < 5 && err != nil && strings.Contains(err.Error(), "Could not find node"); again++ {
+		err = chromedp.Do(ctx, steps...) // what was found was replaced before anything happened to it: pages are live
+	}
 	if err != nil {
 		b.shot("failed")
 	}
@@ -100,6 +103,46 @@ func (b *browser) open(path string) {
 func (b *browser) click(css string) {
 	b.t.Helper()
 	b.do(chromedp.Click(chromedp.CSS(css)))
+}
+
+// follow clicks what leads to another page, and waits until that is there.
+func (b *browser) follow(css string) {
+	b.t.Helper()
+	b.leave(chromedp.Click(chromedp.CSS(css)))
+}
+
+// leave does what leads to another page, and waits until that is there. What comes
+// next would otherwise meet the old page, or end the way to the new one.
+func (b *browser) leave(step chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	value[bool](b, `window.left = true`)
+	b.do(step)
+	b.until("another page", `!window.left && document.readyState === 'complete' && !!document.querySelector('main')`)
+}
+
+// until waits until a script expression is true.
+func (b *browser) until(what, expression string) {
+	b.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		// Between two pages there is nothing that could evaluate it.
+		is, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](expression))
+		if err == nil && is {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.shot("failed")
+			require.FailNow(b.t, "never came", "%s at %s (%v)", what, b.where(), err)
+		}
+		b.pause()
+	}
+}
+
+// pause lets the browser, which is another process, go on.
+func (b *browser) pause() {
+	wait, cancel := context.WithTimeout(b.ctx, 100*time.Millisecond)
+	<-wait.Done()
+	cancel()
 }
 
 // button clicks the button or link with this text.
@@ -143,15 +186,14 @@ func (b *browser) sees(wanted ...string) {
 			b.shot("failed")
 			require.FailNow(b.t, "not on the page", "%q is missing at %s (%v):\n%s", missing, b.where(), err, text)
 		}
-		wait, cancel := context.WithTimeout(b.ctx, 100*time.Millisecond)
-		<-wait.Done() // the browser is another process: there is nothing of ours to wait for
-		cancel()
+		b.pause()
 	}
 }
 
+// hasNot waits until main does not say this.
 func (b *browser) hasNot(unwanted string) {
 	b.t.Helper()
-	require.NotContains(b.t, b.text(), unwanted)
+	b.until("a page without "+unwanted, `!document.querySelector('main').textContent.includes(`+strconv.Quote(unwanted)+`)`)
 }
 
 // value is a number or text that a script expression gives.
@@ -220,16 +262,18 @@ func (b *browser) strangers(issuer string) []string {
 func (b *browser) signIn(person, returnTo string) {
 	b.t.Helper()
 	name, _, _ := strings.Cut(person, "&")
-	b.do(chromedp.Navigate(b.base+"/login?login_hint="+person+"&return_to="+url.QueryEscape(returnTo)),
-		chromedp.Click(chromedp.CSS(`button[value="`+name+`"]`)), chromedp.WaitReady(chromedp.CSS("main")))
+	b.do(chromedp.Navigate(b.base + "/login?login_hint=" + person + "&return_to=" + url.QueryEscape(returnTo)))
+	b.leave(chromedp.Click(chromedp.CSS(`button[value="` + name + `"]`)))
+	b.until("signed in", `location.origin === `+strconv.Quote(b.base)+` && document.readyState === 'complete' && !!document.querySelector('main')`)
 }
 
-// inView reports whether the whole element can be seen without scrolling, and is what a click there would hit.
-func (b *browser) inView(css string) bool {
-	return value[bool](b, `(() => {
+// inView waits until the whole element can be seen without scrolling, and is what a click there would hit.
+func (b *browser) inView(css, why string) {
+	b.t.Helper()
+	b.until(why, `(() => {
 		const e = document.querySelector(`+strconv.Quote(css)+`), r = e.getBoundingClientRect();
 		const hit = document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2);
-		return r.top >= 0 && r.left >= 0 && r.bottom <= innerHeight && r.right <= innerWidth && (hit === e || e.contains(hit));
+		return scrollY === 0 && r.top >= 0 && r.left >= 0 && r.bottom <= innerHeight && r.right <= innerWidth && (hit === e || e.contains(hit));
 	})()`)
 }
 
