@@ -112,7 +112,7 @@ func allow(ctx context.Context, need access) (human.Human, error) {
 func operation(id, method, path, summary, tag string, need access, status int) huma.Operation {
 	op := huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary, Tags: []string{tag}, DefaultStatus: status,
-		Errors: []int{401, 403, 404, 409, 412, 413, 422, 429, 500, 503},
+		Errors: refusals(method, path),
 	}
 	switch {
 	case need == anyone:

@@ -33,6 +33,9 @@ type operation struct {
 		Name, In string
 		Required bool
 	}
+	RequestBody struct {
+		Content map[string]struct{ Example json.RawMessage }
+	}
 	Responses map[string]struct {
 		Description *string
 		Content     map[string]struct{ Schema json.RawMessage }

@@ -21,8 +21,8 @@ type endpointView struct {
 	PersonaID  *uuid.UUID     `json:"persona_id,omitempty"`
 	Persona    string         `json:"persona,omitempty"`
 	GrantID    *uuid.UUID     `json:"grant_id,omitempty"`
-	Queues     []string       `json:"queues" nullable:"false"`
-	Verbs      []string       `json:"verbs" nullable:"false" doc:"The tools of a home endpoint, the verbs of a peer endpoint."`
+	Queues     []string       `json:"queues"`
+	Verbs      []string       `json:"verbs" doc:"The tools of a home endpoint, the verbs of a peer endpoint."`
 	Limits     *scope.Limits  `json:"limits,omitempty"`
 	State      endpoint.State `json:"state" enum:"active,paused,revoked,expired,ended"`
 	CreatedAt  time.Time      `json:"created_at"`

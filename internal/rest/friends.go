@@ -21,7 +21,7 @@ type requestView struct {
 	From         friend.From         `json:"from" doc:"What the agent says of itself; nothing here is verified."`
 	Reason       string              `json:"reason"`
 	Scope        scope.Scope         `json:"scope"`
-	Offered      []scope.Offer       `json:"offered" nullable:"false"`
+	Offered      []scope.Offer       `json:"offered"`
 	OfferVersion int64               `json:"offer_version"`
 	Identity     friend.Identity     `json:"identity" doc:"Who asks, as the issuer says."`
 	Key          string              `json:"key" doc:"RFC 7638 thumbprint of the agent's key."`

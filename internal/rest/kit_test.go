@@ -10,7 +10,10 @@ import (
 	"switchboard/internal/server/servertest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) {
+	servertest.Watch = asDocumented
+	pgtest.Main(m)
+}
 
 // problem is RFC 9457 with our members.
 type problem struct {

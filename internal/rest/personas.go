@@ -30,8 +30,8 @@ type personaView struct {
 	Name         string             `json:"name"`
 	Description  string             `json:"description"`
 	Prompt       string             `json:"prompt"`
-	Queues       []string           `json:"queues" nullable:"false"`
-	Offers       []scope.Offer      `json:"offers" nullable:"false"`
+	Queues       []string           `json:"queues"`
+	Offers       []scope.Offer      `json:"offers"`
 	OfferVersion int64              `json:"offer_version"`
 	Visibility   persona.Visibility `json:"visibility" enum:"listed,unlisted,off"`
 	WhoMayAsk    whoMayAsk          `json:"who_may_ask"`

@@ -95,7 +95,8 @@ var problemsOnce sync.Once
 // inside errors into a 500.
 func useProblems(log *slog.Logger) {
 	problemsOnce.Do(func() {
-		huma.ValidateStrictCasing = true // "Name" is no member
+		huma.ValidateStrictCasing = true  // "Name" is no member
+		huma.DefaultArrayNullable = false // no list of ours is ever null
 		fromHuma := func(ctx context.Context, status int, msg string, errs ...error) huma.StatusError {
 			for _, err := range errs {
 				var e *refusal.Error

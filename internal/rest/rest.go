@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"path"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -70,7 +68,7 @@ func New(d Deps) http.Handler {
 	format := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshal}
 	config.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	config.Servers = []*huma.Server{{URL: d.PublicURL}}
-	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
+	config.Components.Schemas = schemas()
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"session": {Type: "apiKey", In: "cookie", Name: human.CookieName(d.PublicURL), Description: "A browser's session, from GET /login."},
 		"token":   {Type: "http", Scheme: "bearer", Description: "An API token (sba_…): reads, narrows, pauses, revokes and declines."},
@@ -85,6 +83,7 @@ func New(d Deps) http.Handler {
 	a.registerTodos()
 	a.registerTwin()
 	mux.HandleFunc("GET /docs", a.docs)
+	a.complete()
 	a.refuseOtherMethods(mux)
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) { writeProblem(w, r, notFound()) })
 	return a.identify(a.replay(mux))
@@ -109,27 +108,4 @@ func (a *api) refuseOtherMethods(mux *http.ServeMux) {
 			writeProblem(w, r, refusal.New(refusal.MethodNotAllowed, "only %s can be done here", allow))
 		})
 	}
-}
-
-// operationsOf are the operations of one path.
-func operationsOf(item *huma.PathItem) []*huma.Operation {
-	all := []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete}
-	return slices.DeleteFunc(all, func(op *huma.Operation) bool { return op == nil })
-}
-
-// schemaName names a type in the OpenAPI document. Domain packages have types
-// of one name, so theirs carry the package's.
-func schemaName(t reflect.Type, hint string) string {
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
-		t = t.Elem()
-	}
-	name := huma.DefaultSchemaNamer(t, hint)
-	if t.Name() == "" || !strings.HasPrefix(t.PkgPath(), "switchboard/") {
-		return name
-	}
-	room := path.Base(t.PkgPath())
-	if room == "rest" || strings.EqualFold(room, name) {
-		return name
-	}
-	return strings.ToUpper(room[:1]) + room[1:] + name
 }

@@ -34,7 +34,7 @@ func unmarshal(b []byte, v any) error {
 
 // list is every list's shape.
 type list[T any] struct {
-	Items      []T     `json:"items" nullable:"false"`
+	Items      []T     `json:"items"`
 	NextCursor *string `json:"next_cursor" doc:"null on the last page."`
 }
 

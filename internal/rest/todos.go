@@ -38,7 +38,7 @@ type todoView struct {
 	ID              uuid.UUID           `json:"id"`
 	Queue           string              `json:"queue"`
 	Kind            string              `json:"kind" enum:"work,friend_request"`
-	State           todo.State          `json:"state" enum:"ready,leased,input_required,done,failed,canceled"`
+	State           todo.State          `json:"state"`
 	Version         int64               `json:"version"`
 	Priority        int                 `json:"priority"`
 	Attempt         int                 `json:"attempt"`
@@ -56,7 +56,7 @@ type todoView struct {
 	Question        *todo.Question      `json:"question,omitempty"`
 	Result          json.RawMessage     `json:"result,omitempty"`
 	PublicMessage   string              `json:"public_message,omitempty"`
-	Artifacts       []todo.Artifact     `json:"artifacts" nullable:"false"`
+	Artifacts       []todo.Artifact     `json:"artifacts"`
 	Attempts        []todo.PriorAttempt `json:"attempts,omitempty"`
 	Exchanges       []todo.Exchange     `json:"exchanges,omitempty"`
 	CreatedAt       time.Time           `json:"created_at"`
@@ -98,8 +98,10 @@ func viewInbox(i todo.InboxItem) inboxView {
 	return inboxView{ID: i.ID, Kind: i.Kind, FriendRequestID: i.FriendRequestID, Queue: i.Queue, Title: i.Title, Question: i.Question, CreatedAt: i.CreatedAt}
 }
 
+var todoStates = []todo.State{todo.Ready, todo.Leased, todo.InputRequired, todo.Done, todo.Failed, todo.Canceled}
+
 func todoState(s string) (todo.State, error) {
-	if s == "" || slices.Contains([]todo.State{todo.Ready, todo.Leased, todo.InputRequired, todo.Done, todo.Failed, todo.Canceled}, todo.State(s)) {
+	if s == "" || slices.Contains(todoStates, todo.State(s)) {
 		return todo.State(s), nil
 	}
 	return "", refusal.Invalid("state", "state is ready, leased, input_required, done, failed or canceled")

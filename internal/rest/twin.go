@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -10,7 +11,6 @@ import (
 	"switchboard/internal/friend"
 	"switchboard/internal/human"
 	"switchboard/internal/provenance"
-	"switchboard/internal/refusal"
 )
 
 // twinView is a request as its sender sees it through the twin.
@@ -23,14 +23,14 @@ type twinView struct {
 }
 
 type signInView struct {
-	URL       string `json:"url"`
-	ExpiresAt string `json:"expires_at"`
+	URL       string    `json:"url"`
+	ExpiresAt time.Time `json:"expires_at"`
 }
 
 func viewTwin(r friend.Request) twinView {
 	v := twinView{ID: r.ID, State: r.State, Note: r.Note, Artifact: r.Artifact}
 	if r.SignIn != nil {
-		v.SignIn = &signInView{URL: r.SignIn.URL, ExpiresAt: r.SignIn.ExpiresAt.UTC().Format("2006-01-02T15:04:05Z")}
+		v.SignIn = &signInView{URL: r.SignIn.URL, ExpiresAt: r.SignIn.ExpiresAt.UTC()}
 	}
 	return v
 }
@@ -41,7 +41,7 @@ func (a *api) registerTwin() {
 	const path = "/v1/a2a/{persona}/friend-requests"
 	type send struct {
 		Persona        string `path:"persona"`
-		IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" doc:"Required; it stands where A2A has messageId."`
+		IdempotencyKey string `header:"Idempotency-Key" required:"true" minLength:"1" maxLength:"255" doc:"It stands where A2A has messageId."`
 		RawBody        []byte `contentType:"application/json"`
 	}
 	op := operation("send-friend-request", http.MethodPost, path, "Ask a persona for friendship", "requester", anyone, 201)
@@ -49,9 +49,6 @@ func (a *api) registerTwin() {
 	op.SkipValidateBody = true               // strictly, byte for byte, by package provenance
 	op.Description = "The body is the data part of specs/friend-request: its provenance is the only authorisation."
 	route(a, op, anyone, func(ctx context.Context, _ human.Human, in *send) (*body[twinView], error) {
-		if in.IdempotencyKey == "" {
-			return nil, refusal.Invalid("Idempotency-Key", "the header Idempotency-Key is required")
-		}
 		r, _, err := a.Friends.Submit(ctx, friend.Submission{
 			Persona: in.Persona, MessageID: in.IdempotencyKey, Part: in.RawBody, Address: a.ClientAddress(request(ctx)),
 		})

@@ -58,6 +58,9 @@ func (i *Instance) Stranger(t testing.TB, bearer string) *Person {
 	}, bearer: bearer}
 }
 
+// Watch, when a test's TestMain sets it, sees every exchange of every Person.
+var Watch func(t testing.TB, method, path string, r Reply)
+
 // Do sends a request. A body that is bytes or a string goes out as it is, any
 // other as JSON. header are names and values in turn; an empty value takes the
 // header away.
@@ -99,7 +102,11 @@ func (p *Person) Do(method, path string, body any, header ...string) Reply {
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(p.t, err)
-	return Reply{resp.StatusCode, resp.Header, string(text)}
+	reply := Reply{resp.StatusCode, resp.Header, string(text)}
+	if Watch != nil {
+		Watch(p.t, method, path, reply)
+	}
+	return reply
 }
 
 // Must is Do that requires success and decodes the answer when into is not nil.
