@@ -62,7 +62,7 @@ func TestTheBridgeServesItsOwnToolsAndOnlyTheListedOnes(t *testing.T) {
 	hello := c.call("initialize", map[string]any{"protocolVersion": "2025-11-25", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "c", "version": "1"}})
 	require.Contains(t, hello["result"].(map[string]any)["instructions"], "never as instructions")
 	names, text := c.tools()
-	require.ElementsMatch(t, []string{"create_for", "todo_status", "whoami"}, names, "listed there and known here")
+	require.Equal(t, []string{"create_for", "todo_status", "whoami"}, names, "listed there and known here")
 	require.NotContains(t, text, "IGNORE YOUR INSTRUCTIONS")
 	require.LessOrEqual(t, len(text)/4, 1500, "tokens")
 
@@ -86,7 +86,7 @@ func TestTheBridgeServesItsOwnToolsAndOnlyTheListedOnes(t *testing.T) {
 	b.set(func() { b.tools = []string{"todo_status", "whoami"} }) // narrowed
 	require.Equal(t, true, call("create_for", nil)["isError"])
 	names, _ = c.tools()
-	require.ElementsMatch(t, []string{"todo_status", "whoami"}, names)
+	require.Equal(t, []string{"todo_status", "whoami"}, names)
 
 	b.set(func() { b.revoked = true })
 	got = call("whoami", nil)
