@@ -12,11 +12,12 @@ export const canonical = (v) => {
   return `{${Object.keys(v).sort().map((k) => `${JSON.stringify(k)}:${canonical(v[k])}`).join(',')}}`;
 };
 
-/** A browser that signed in as alice, bob or carol. */
+/** A browser that signed in as alice, bob or carol: it calls REST, and its decide opens a program's authorization URL and presses a button
+ * of the consent page, when there is one; the answer is what the program's redirect would get. */
 export async function signIn(base, name) {
   const jar = new Map();
   const cookies = (host) => [...(jar.get(host) ?? new Map())].map(([k, v]) => `${k}=${v}`).join('; ');
-  const visit = async (url, init = {}) => {
+  const visit = async (url, init = {}, end = undefined) => {
     for (let hops = 0; hops < 10; hops += 1) {
       const { host } = new URL(url);
       const r = await fetch(url, { ...init, redirect: 'manual', headers: { ...init.headers, ...(cookies(host) && { cookie: cookies(host) }) } });
@@ -27,17 +28,34 @@ export async function signIn(base, name) {
       }
       if (r.status < 300 || r.status >= 400) return r;
       url = new URL(r.headers.get('location'), url).href;
+      if (end && url.startsWith(end)) return { url };
+      // The form's answer leads on by GET, as in a browser.
+      init = {};
     }
     throw new Error('too many redirects');
   };
   await visit(`${base}/login?prompt=none&login_hint=${name}`);
-  return async (method, path, body) => {
+  const call = async (method, path, body) => {
     const r = await visit(base + path, { method, ...(body && { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }) });
     const text = await r.text();
     if (!r.ok) throw new Error(`${method} ${path}: HTTP ${r.status} ${text}`);
     return text ? JSON.parse(text) : undefined;
   };
+  call.decide = async (url, redirect, decision) => {
+    const page = await visit(url, {}, redirect);
+    if (!page.status) return { answer: new URL(page.url).searchParams, asked: false };
+    const html = await page.text();
+    if (page.status !== 200) throw new Error(`consent page: HTTP ${page.status} ${html}`);
+    const form = new URLSearchParams({ decision });
+    for (const [, k, v] of html.matchAll(/<input type="hidden" name="([^"]*)" value="([^"]*)">/g)) form.append(unescaped(k), unescaped(v));
+    const back = await visit(`${base}/oauth/authorize`, { method: 'POST', body: form, headers: { origin: base, 'sec-fetch-site': 'same-origin' } }, redirect);
+    if (back.status) throw new Error(`consent: HTTP ${back.status} ${await back.text()}`);
+    return { answer: new URL(back.url).searchParams, asked: true, html };
+  };
+  return call;
 }
+
+const unescaped = (s) => s.replace(/&#(\d+);/g, (_, n) => String.fromCharCode(n)).replace(/&lt;/g, '<').replace(/&gt;/g, '>').replace(/&quot;/g, '"').replace(/&amp;/g, '&');
 
 /** Bob's agent, queue, persona that offers everything, and home endpoint. */
 export async function publish(bob, slug) {
