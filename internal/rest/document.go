@@ -28,24 +28,30 @@ func (idSchema) Schema(huma.Registry) *huma.Schema {
 }
 
 // Schema of a verb.
-func (verbSchema) Schema(huma.Registry) *huma.Schema { return words(scope.Verbs()...) }
+func (verbSchema) Schema(r huma.Registry) *huma.Schema { return words(r, "Verb", scope.Verbs()...) }
 
 // Schema of a todo's state.
-func (stateSchema) Schema(huma.Registry) *huma.Schema { return words(todoStates...) }
+func (stateSchema) Schema(r huma.Registry) *huma.Schema { return words(r, "TodoState", todoStates...) }
 
 const exampleID = "0197a3c2-7d7e-7cc3-98c4-dc0c0c07398f"
 
-func words[T ~string](all ...T) *huma.Schema {
+// words is a reference to a schema of these words, so that a generated client
+// has one type for them and not one for each place.
+func words[T ~string](r huma.Registry, name string, all ...T) *huma.Schema {
 	s := &huma.Schema{Type: huma.TypeString}
 	for _, w := range all {
 		s.Enum = append(s.Enum, string(w))
 	}
-	return s
+	s.PrecomputeMessages()
+	r.Map()[name] = s
+	return &huma.Schema{Ref: schemasAt + name}
 }
+
+const schemasAt = "#/components/schemas/"
 
 // schemas are the document's schemas.
 func schemas() huma.Registry {
-	r := huma.NewMapRegistry("#/components/schemas/", schemaName)
+	r := huma.NewMapRegistry(schemasAt, schemaName)
 	r.RegisterTypeAlias(reflect.TypeFor[uuid.UUID](), reflect.TypeFor[idSchema]())
 	r.RegisterTypeAlias(reflect.TypeFor[scope.Verb](), reflect.TypeFor[verbSchema]())
 	r.RegisterTypeAlias(reflect.TypeFor[todo.State](), reflect.TypeFor[stateSchema]())
