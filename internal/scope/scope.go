@@ -145,6 +145,16 @@ func (l Limits) within(w Limits) (string, bool) {
 	return "", true
 }
 
+// of returns the limit of this name.
+func (l Limits) of(name string) int64 {
+	for _, m := range members {
+		if m.name == name {
+			return *m.full(&l)
+		}
+	}
+	return 0
+}
+
 func (l Limits) least(o Limits) Limits {
 	for _, m := range members {
 		if v := *m.full(&o); v < *m.full(&l) {
@@ -261,22 +271,23 @@ func Resolve(a Asked, offers []Offer) (Scope, error) {
 func (s Scope) Inside(offers []Offer) error {
 	for _, q := range s.Queues {
 		for _, v := range s.Verbs {
-			ok, tooWide := false, ""
+			ok, tooWide, most := false, "", int64(0)
 			for _, o := range offers {
 				if o.Queue != q || !slices.Contains(o.Verbs, v) {
 					continue
 				}
-				name, within := s.Limits.within(o.Full())
+				full := o.Full()
+				name, within := s.Limits.within(full)
 				if within {
 					ok = true
 					break
 				}
-				tooWide = name
+				tooWide, most = name, full.of(name)
 			}
 			switch {
 			case ok:
 			case tooWide != "":
-				return refusal.Invalid("scope.limits."+tooWide, "limits.%s is wider than what this persona offers", tooWide)
+				return refusal.Invalid("scope.limits."+tooWide, "limits.%s is wider than what this persona offers, which is at most %d", tooWide, most)
 			default:
 				return refusal.Invalid("scope", "the scope lies outside what this persona offers")
 			}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -24,8 +25,9 @@ type approvalPage struct {
 	Fresh    bool
 	SignedAt time.Time
 	Changed  bool // the offer changed since the page was shown
-	Stale    bool // somebody decided meanwhile
-	Renews   *friend.Grant
+	// Previewed is set when somebody without a script asked what their choice comes to.
+	Previewed bool
+	Renews    *friend.Grant
 }
 
 func (p approvalPage) Pending() bool { return p.R.State == friend.Pending }
@@ -93,14 +95,36 @@ func (v *visit) approval(r friend.Request, typed url.Values) (approvalPage, erro
 	return p, nil
 }
 
-// requestPreview answers with what the form as typed would grant.
+// requestPreview answers with what the form as typed would grant, and decides
+// nothing: a part of the page for a script, the page without one.
 func (v *visit) requestPreview() error {
 	page, err := v.typedApproval()
 	if err != nil {
 		return err
 	}
-	v.part("request", "outcome", page)
+	switch {
+	case v.fragment():
+		v.part("request", "preview", page)
+	case !page.Pending():
+		return v.decided(page.R)
+	case page.Form.Get("offer_version") != strconv.FormatInt(page.R.OfferVersion, 10):
+		return v.offerChanged(page)
+	case page.Form.Bad():
+		v.showApproval(http.StatusUnprocessableEntity, page)
+	default:
+		page.Previewed = true
+		v.showApproval(http.StatusOK, page)
+	}
 	return nil
+}
+
+// requestPreviewed is for who loads a preview's address again.
+func (v *visit) requestPreviewed() error {
+	id, err := v.id("id")
+	if err != nil {
+		return err
+	}
+	return v.redirect("/inbox/requests/" + id.String())
 }
 
 func (v *visit) typedApproval() (approvalPage, error) {
@@ -169,10 +193,16 @@ func (v *visit) requestApprove() error {
 			page.R = fresh
 			return v.offerChanged(page)
 		}
+		// What exactly no longer fits, beside its field.
+		var why *refusal.Error
+		if errors.As(refusal.From(err).Cause, &why) {
+			err = why
+		}
 	}
 	if err := page.Form.refused(err, nil); err != nil {
 		return err
 	}
+	page.Editor.refused(page.Form)
 	v.showApproval(http.StatusUnprocessableEntity, page)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"switchboard/internal/scope"
@@ -115,7 +116,7 @@ func (e *scopeEditor) read(f *form) {
 		case *n < row.Min:
 			f.wrong(row.Name, "at least "+number(row.Min))
 		case *n > row.Most:
-			f.wrong(row.Name, "at most "+number(row.Most)+"; a grant is never wider than what was asked and offered")
+			f.wrong(row.Name, e.tooWide(row))
 		}
 		row.Value = f.Get(row.Name)
 		if row.Value == "" && n != nil {
@@ -139,6 +140,37 @@ func (e *scopeEditor) read(f *form) {
 	e.Valid, e.Granted = true, granted
 	e.Permissions, e.Tools = permissions(granted), tools(granted)
 	e.Ends = e.since.Add(time.Duration(granted.Limits.ExpiresInDays) * 24 * time.Hour)
+}
+
+// refused takes over what else turned out to be wrong with the form.
+func (e *scopeEditor) refused(f form) {
+	for i := range e.Limits {
+		row := &e.Limits[i]
+		row.Error = f.Error(row.Name)
+		e.Valid = e.Valid && row.Error == ""
+	}
+	e.Valid = e.Valid && f.Error("queues") == "" && f.Error("verbs") == ""
+}
+
+// tooWide says up to where a limit may go, and what sets the bound.
+func (e *scopeEditor) tooWide(row *limitRow) string {
+	most := "at most " + number(row.Most)
+	switch {
+	case e.Offered == nil:
+		return most + ": what it holds now"
+	case row.Most == row.From:
+		return most + ": what was asked"
+	}
+	return most + ": what you offer"
+}
+
+// Wrongs selects what an answer to a preview says beside the rows.
+func (e scopeEditor) Wrongs() string {
+	ids := []string{"#queues-wrong", "#verbs-wrong"}
+	for _, name := range limitNames() {
+		ids = append(ids, "#"+name+"-wrong")
+	}
+	return strings.Join(ids, ",")
 }
 
 func limitNames() []string {

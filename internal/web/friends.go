@@ -247,6 +247,7 @@ func (v *visit) grantNarrow(here string) error {
 		if err := page.Form.refused(err, nil); err != nil {
 			return err
 		}
+		page.Editor.refused(page.Form)
 	}
 	v.showGrant(http.StatusUnprocessableEntity, page)
 	return nil

@@ -57,6 +57,7 @@ func (s *site) routes() {
 	s.page("GET /events", resident, (*visit).events)
 	s.page("GET /inbox/requests/{id}", resident, (*visit).request)
 	s.page("POST /inbox/requests/{id}/preview", resident, (*visit).requestPreview)
+	s.page("GET /inbox/requests/{id}/preview", resident, (*visit).requestPreviewed)
 	s.page("POST /inbox/requests/{id}/approve", resident, (*visit).requestApprove)
 	s.page("POST /inbox/requests/{id}/decline", resident, (*visit).requestDecline)
 

@@ -203,25 +203,74 @@ func TestApproval_RefusesBesideTheField(t *testing.T) {
 	b.fill()
 	b.signIn("bob", "/")
 	here := "/inbox/requests/" + b.requests[0].ID.String() + "/approve"
-	for field, value := range map[string]string{"max_open": "21", "per_hour": "-1", "expires_in_days": "0", "max_priority": "six"} {
+	b.requests[0].Offered[0].Limits.PerHour = ref[int64](30) // fewer than the 60 that were asked
+	for field, value := range map[string]string{"max_open": "21", "per_hour": "31", "max_payload_bytes": "-1", "expires_in_days": "0", "max_priority": "six"} {
 		f := approveForm()
 		f.Set(field, value)
 		f.Set("note", "Typed & kept")
 		a := b.post(here, f)
 		require.Equal(t, http.StatusUnprocessableEntity, a.status, field)
-		has(t, a.body, `id="`+field+`-wrong"`, field)
+		says := regexp.MustCompile(`id="` + field + `-wrong">([^<]+)<`).FindStringSubmatch(a.body)
+		require.NotNil(t, says, field)
+		require.Equal(t, map[string]string{
+			"max_open": "At most 20: what was asked.", "per_hour": "At most 30: what you offer.", "max_payload_bytes": "At least 0.",
+			"expires_in_days": "At least 1.", "max_priority": "A whole number is expected.",
+		}[field], says[1])
 		has(t, a.body, `value="`+value+`"`, "what was typed is kept")
 		has(t, a.body, "Typed &amp; kept")
 	}
 	f := approveForm()
+	f.Set("per_hour", "30")
+	// What only the packages behind the page know stands beside the field as well.
+	b.refuse = refusal.New(refusal.Conflict, "the offer changed").Because(refusal.Invalid("scope.limits.per_hour", "limits.per_hour is wider than what this persona offers, which is at most 12"))
+	has(t, b.post(here, f).body, `id="per_hour-wrong">Limits.per_hour is wider than what this persona offers, which is at most 12.<`)
 	f.Del("queues")
 	has(t, b.post(here, f).body, "Leave at least one queue")
 	f = approveForm()
 	f["queues"] = []string{"reviews", "secrets"}
 	f["verbs"] = []string{"create_for", "answer"}
+	f.Set("per_hour", "30")
 	require.Equal(t, http.StatusSeeOther, b.post(here, f).status)
 	require.Equal(t, []string{"reviews"}, b.approvals[0].Scope.Queues, "what was not asked cannot be granted")
 	require.Equal(t, []scope.Verb{scope.CreateFor}, b.approvals[0].Scope.Verbs)
+}
+
+func TestApproval_IsPreviewedWithoutAScript(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.fill()
+	b.signIn("bob", "/")
+	here := "/inbox/requests/" + b.requests[0].ID.String()
+	page := b.get(here).body
+	has(t, page, `formaction="`+here+`/preview#outcome" formnovalidate>Show what this comes to<`)
+	require.Less(t, strings.Index(page, "data-preview-only"), strings.Index(page, `button primary" form="approve"`), "Enter presses the first button, which must not approve")
+
+	f := approveForm()
+	f["verbs"] = []string{"create_for"}
+	f.Set("max_open", "2")
+	f.Set("note", strings.Repeat("Long. ", 300)) // too long for an address
+	a := b.post(here+"/preview", f)
+	require.Equal(t, http.StatusOK, a.status)
+	has(t, a.body, "Nothing is decided yet")
+	has(t, a.body, "with at most <b>2 open</b> at once")
+	hasNot(t, a.body, "<code>cancel_todo</code></li>", "the tools are those of the choice")
+	has(t, a.body, `name="max_open" type="number" inputmode="numeric" min="0" max="20" value="2"`)
+	has(t, a.body, f.Get("note"))
+	f.Set("max_open", "21")
+	a = b.post(here+"/preview", f)
+	require.Equal(t, http.StatusUnprocessableEntity, a.status)
+	has(t, a.body, `id="max_open-wrong">At most 20: what was asked.<`)
+	has(t, a.body, `<li><a href="#l-max_open">Open at once</a>: At most 20: what was asked.</li>`)
+	part := b.post(here+"/preview", f, "HX-Request", "true").body
+	has(t, part, `id="max_open-wrong">At most 20`, "a script gets what to put beside the field")
+	has(t, part, `id="per_hour-wrong" hidden>`)
+	f.Set("offer_version", "2")
+	require.Equal(t, http.StatusConflict, b.post(here+"/preview", f).status)
+	require.Equal(t, here, b.get(here+"/preview").to())
+	require.Empty(t, b.approvals)
+	require.Empty(t, b.declines)
+	b.requests[0].State, b.requests[0].GrantID = friend.Approved, b.grants[0].ID
+	require.Equal(t, "/friends/"+b.grants[0].ID.String()+"?done=approved", b.post(here+"/preview", f).to())
 }
 
 func TestApproval_IsShownAgainWhenTheOfferChanged(t *testing.T) {

@@ -4,6 +4,12 @@
 // A form is sent once: a second click while the first is on its way does nothing.
 document.addEventListener('submit', (event) => {
   const form = event.target;
+  // Enter in a field asks what the choice comes to, which here is shown without leaving the page.
+  if (event.submitter?.hasAttribute('data-preview-only')) {
+    event.preventDefault();
+    htmx.trigger(form, 'change');
+    return;
+  }
   if (!form.hasAttribute('data-once')) return;
   if (form.dataset.sent) { event.preventDefault(); return; }
   form.dataset.sent = 'yes';
@@ -23,6 +29,31 @@ document.addEventListener('click', async (event) => {
   }
   setTimeout(() => { button.textContent = 'Copy'; }, 2000);
 });
+
+// A preview is dimmed from the first keystroke until the answer to the last one is there. One that does not
+// come says so: old sentences must not pass for what would be granted.
+function preview(element, state) {
+  const of = element.closest?.('form[data-preview]');
+  const shown = of && document.querySelector(of.dataset.preview);
+  if (!shown) return;
+  shown.toggleAttribute('data-outdated', state !== 'current');
+  shown.querySelector('[data-no-answer]')?.remove();
+  if (state !== 'lost') return;
+  const note = document.createElement('p');
+  note.className = 'notice warn';
+  note.dataset.noAnswer = '';
+  note.textContent = 'No answer: this is not what the form says now. Change something to try again, or load the page again.';
+  shown.prepend(note);
+}
+document.addEventListener('input', (event) => {
+  preview(event.target, 'asked');
+  const hint = event.target.closest('tr')?.querySelector('[data-hint]');
+  if (hint) hint.hidden = true;
+});
+document.addEventListener('htmx:afterSwap', (event) => preview(event.detail.requestConfig?.elt ?? event.target, 'current'));
+for (const lost of ['htmx:responseError', 'htmx:sendError', 'htmx:timeout']) {
+  document.addEventListener(lost, (event) => preview(event.detail.elt, 'lost'));
+}
 
 // Only one small panel is open at a time; Escape closes it.
 document.addEventListener('toggle', (event) => {
@@ -69,6 +100,7 @@ function follow(element) {
 function start() {
   for (const e of document.querySelectorAll('[data-live]')) follow(e);
   for (const e of document.querySelectorAll('[data-copy]')) e.hidden = false;
+  for (const e of document.querySelectorAll('[data-scriptless]')) e.hidden = true;
 }
 start();
 document.addEventListener('htmx:afterSwap', start);
