@@ -44,20 +44,27 @@ func (s *Store) CreateAgent(ctx context.Context, owner uuid.UUID, name, descript
 	if err := a.check(); err != nil {
 		return Agent{}, err
 	}
+	err := s.in(ctx, "create agent", func(tx pgx.Tx) error {
+		var err error
+		a, err = s.insertAgent(ctx, tx, a)
+		return err
+	})
+	return a, err
+}
+
+func (s *Store) insertAgent(ctx context.Context, tx pgx.Tx, a Agent) (Agent, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return Agent{}, fmt.Errorf("make an id: %w", err)
 	}
-	err = s.in(ctx, "create agent", func(tx pgx.Tx) error {
-		if a, err = agentFrom(tx.Query(ctx, `
-			INSERT INTO agent (owner, id, name, description)
-			VALUES ($1, $2, $3, $4)
-			RETURNING `+agentColumns, owner, id, name, description)); err != nil {
-			return err
-		}
-		return s.record(ctx, tx, owner, "agent.created", "agent", id, nil)
-	})
-	return a, err
+	a, err = agentFrom(tx.Query(ctx, `
+		INSERT INTO agent (owner, id, name, description)
+		VALUES ($1, $2, $3, $4)
+		RETURNING `+agentColumns, a.Owner, id, a.Name, a.Description))
+	if err != nil {
+		return Agent{}, err
+	}
+	return a, s.record(ctx, tx, a.Owner, "agent.created", "agent", id, nil)
 }
 
 // Agents lists a human's agents, oldest first.

@@ -53,33 +53,39 @@ func checkText(field, text string, most int) error {
 // check refuses a persona that must not be stored; whether its queues exist is
 // asked elsewhere.
 func (p Persona) check() error {
+	if wrong := p.problems(); len(wrong) > 0 {
+		return wrong[0]
+	}
+	return nil
+}
+
+// problems are all that is wrong with a persona, at most one a member.
+func (p Persona) problems() []error {
+	var wrong []error
+	look := func(err error) {
+		if err != nil {
+			wrong = append(wrong, err)
+		}
+	}
 	if !scope.QueueName(p.Slug) {
-		return refusal.Invalid("slug", "slug must be of [a-z0-9-]{1,63}")
+		look(refusal.Invalid("slug", "slug must be of [a-z0-9-]{1,63}"))
 	}
-	if err := checkLine("name", p.Name, MaxName); err != nil {
-		return err
-	}
-	if err := checkText("description", p.Description, MaxDescription); err != nil {
-		return err
-	}
+	look(checkLine("name", p.Name, MaxName))
+	look(checkText("description", p.Description, MaxDescription))
 	if len(p.Prompt) > MaxPrompt {
-		return refusal.Invalid("prompt", "prompt must have at most %d bytes", MaxPrompt)
-	}
-	if err := checkText("prompt", p.Prompt, MaxPrompt); err != nil {
-		return err
+		look(refusal.Invalid("prompt", "prompt must have at most %d bytes", MaxPrompt))
+	} else {
+		look(checkText("prompt", p.Prompt, MaxPrompt))
 	}
 	switch p.Visibility {
 	case Listed, Unlisted, Off:
 	default:
-		return refusal.Invalid("visibility", "visibility is listed, unlisted or off")
+		look(refusal.Invalid("visibility", "visibility is listed, unlisted or off"))
 	}
-	if err := checkQueues(p.Queues); err != nil {
-		return err
-	}
-	if err := checkOffers(p.Offers, p.Queues); err != nil {
-		return err
-	}
-	return p.WhoMayAsk.check()
+	look(checkQueues(p.Queues))
+	look(checkOffers(p.Offers, p.Queues))
+	look(p.WhoMayAsk.check())
+	return wrong
 }
 
 func checkQueues(queues []string) error {

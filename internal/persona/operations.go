@@ -75,13 +75,12 @@ func (p Persona) stored() (offers, who []byte, err error) {
 // the spec, the agent included; refusal.Conflict when the slug is taken or was
 // another human's.
 func (s *Store) Create(ctx context.Context, owner uuid.UUID, spec Spec) (Persona, error) {
-	p := Persona{
-		Owner: owner, AgentID: spec.AgentID, Slug: spec.Slug, Name: spec.Name, Description: spec.Description, Prompt: spec.Prompt,
-		Queues: spec.Queues, Offers: spec.Offers, Visibility: spec.Visibility, WhoMayAsk: spec.WhoMayAsk,
-	}
-	if p.Visibility == "" {
-		p.Visibility = Listed
-	}
+	return s.create(ctx, owner, spec, "")
+}
+
+// create publishes a persona, and makes its agent first where one is named.
+func (s *Store) create(ctx context.Context, owner uuid.UUID, spec Spec, agentName string) (Persona, error) {
+	p := spec.persona(owner)
 	if err := p.check(); err != nil {
 		return Persona{}, err
 	}
@@ -99,8 +98,15 @@ func (s *Store) Create(ctx context.Context, owner uuid.UUID, spec Spec) (Persona
 		return Persona{}, fmt.Errorf("make an id: %w", err)
 	}
 	err = s.in(ctx, "create persona", func(tx pgx.Tx) error {
+		if agentName != "" {
+			made, err := s.insertAgent(ctx, tx, Agent{Owner: owner, Name: agentName})
+			if err != nil {
+				return err
+			}
+			p.AgentID = made.ID
+		}
 		var agent uuid.UUID
-		err := tx.QueryRow(ctx, `SELECT id FROM agent WHERE owner = $1 AND id = $2 FOR KEY SHARE`, owner, spec.AgentID).Scan(&agent)
+		err := tx.QueryRow(ctx, `SELECT id FROM agent WHERE owner = $1 AND id = $2 FOR KEY SHARE`, owner, p.AgentID).Scan(&agent)
 		if none(err) {
 			return refusal.Invalid("agent_id", "agent_id names no agent of yours")
 		}

@@ -64,6 +64,7 @@ type Todos interface {
 	Inbox(ctx context.Context, owner uuid.UUID, cursor string, limit int) ([]todo.InboxItem, string, error)
 	Queues(ctx context.Context, owner uuid.UUID, cursor string, limit int) ([]todo.Queue, string, error)
 	CreateQueue(ctx context.Context, owner uuid.UUID, name, description string) (todo.Queue, error)
+	QueuesExist(ctx context.Context, owner uuid.UUID, names []string) error
 	UpdateQueue(ctx context.Context, owner uuid.UUID, name string, p todo.QueuePatch) (todo.Queue, error)
 	List(ctx context.Context, owner uuid.UUID, f todo.Filter, cursor string, limit int) ([]todo.Detail, string, error)
 	Get(ctx context.Context, owner, id uuid.UUID) (todo.Detail, error)
@@ -96,6 +97,8 @@ type Personas interface {
 	UpdateAgent(ctx context.Context, owner, id uuid.UUID, name, description *string, ifVersion *int64) (persona.Agent, error)
 	DeleteAgent(ctx context.Context, owner, id uuid.UUID) error
 	Create(ctx context.Context, owner uuid.UUID, spec persona.Spec) (persona.Persona, error)
+	CreateWithAgent(ctx context.Context, owner uuid.UUID, spec persona.Spec, name string) (persona.Persona, error)
+	SlugTaken(ctx context.Context, owner uuid.UUID, slug string) (bool, error)
 	List(ctx context.Context, owner uuid.UUID, cursor string, limit int) ([]persona.Persona, string, error)
 	Get(ctx context.Context, owner, id uuid.UUID) (persona.Persona, error)
 	Update(ctx context.Context, owner, id uuid.UUID, p persona.Patch) (persona.Persona, error)

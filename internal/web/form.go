@@ -40,6 +40,16 @@ func (f form) Bad() bool { return len(f.Errors) > 0 }
 
 func (f form) wrong(name, text string) { f.Errors[name] = sentence(text) }
 
+// wrongWithin reports whether a field whose name begins so is wrong.
+func (f form) wrongWithin(prefix string) bool {
+	for name := range f.Errors {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // integer reads a number; empty is nil.
 func (f form) integer(name string) *int64 {
 	text := strings.TrimSpace(f.Get(name))

@@ -43,6 +43,7 @@ func (s *site) functions() template.FuncMap {
 		"id":       func(id uuid.UUID) string { return id.String() },
 		"once":     func() string { return uuid.NewString() },
 		"state":    stateWords,
+		"inc":      func(n int) int { return n + 1 },
 		"set":      func(id uuid.UUID) bool { return id != uuid.Nil },
 		"upper":    capital,
 		"days":     daysLeft,

@@ -112,6 +112,7 @@ type personaPage struct {
 	Issuers []Issuer
 	Skills  []persona.Skill
 	Card    string // its URL
+	Marked  []mark
 }
 
 // offerRow is one offer in the form. Its fields are named offer.<N>.<member>.
@@ -121,6 +122,11 @@ type offerRow struct {
 	Verbs  []choiceRow
 	Limits []limitRow
 	Error  string
+}
+
+// Wrong reports whether one of its limits is.
+func (o offerRow) Wrong() bool {
+	return slices.ContainsFunc(o.Limits, func(l limitRow) bool { return l.Error != "" })
 }
 
 func (o offerRow) Field(name string) string { return fmt.Sprintf("offer.%d.%s", o.N, name) }
@@ -149,7 +155,7 @@ func (v *visit) ownPersona() (persona.Persona, error) {
 
 func (v *visit) showPersona(status int, p *persona.Persona, f form) error {
 	ctx := v.r.Context()
-	page := personaPage{P: p, Form: f, Issuers: v.Issuers}
+	page := personaPage{P: p, Form: f, Issuers: v.Issuers, Marked: marks(f)}
 	var err error
 	if page.Agents, _, err = v.Personas.Agents(ctx, v.owner(), "", listPage); err != nil {
 		return err
@@ -259,125 +265,51 @@ func reshapeOffers(f *form) bool {
 	return false
 }
 
-// readPersona reads the form into what package persona takes.
-func readPersona(f *form) persona.Spec {
-	spec := persona.Spec{
-		Slug: strings.TrimSpace(f.Get("slug")), Name: strings.TrimSpace(f.Get("name")),
-		Description: strings.TrimSpace(f.Get("description")), Prompt: f.Get("prompt"),
-		Queues: f.Values["queues"], Visibility: persona.Visibility(f.Get("visibility")),
-	}
-	spec.AgentID, _ = uuid.Parse(f.Get("agent_id"))
-	switch f.Get("who") {
-	case "nobody":
-		spec.WhoMayAsk.Nobody = true
-	case "issuers":
-		spec.WhoMayAsk.Issuers = f.Values["issuers"]
-		if len(spec.WhoMayAsk.Issuers) == 0 {
-			f.wrong("who", "choose at least one provider, or nobody")
-		}
-	}
-	for n := range offerCount(*f) {
-		row := offerRow{N: n}
-		o := scope.Offer{Queue: f.Get(row.Field("queue"))}
-		for _, verb := range f.Values[row.Field("verbs")] {
-			o.Verbs = append(o.Verbs, scope.Verb(verb))
-		}
-		for _, l := range limits {
-			*l.part(&o.Limits) = f.integer(row.Field(l.Name))
-		}
-		switch {
-		case o.Queue == "":
-			f.wrong(fmt.Sprintf("offer.%d", n), "choose the queue that this offer is for, or name a new one above; or remove the offer")
-		case len(o.Verbs) == 0:
-			f.wrong(fmt.Sprintf("offer.%d", n), "tick at least one thing that friends may do, or remove the offer")
-		default:
-			if err := o.Check(); err != nil {
-				f.wrong(fmt.Sprintf("offer.%d", n), refusal.From(err).Message)
-			}
-			if !slices.Contains(spec.Queues, o.Queue) {
-				// An offer on a queue means that the persona works it.
-				spec.Queues = append(spec.Queues, o.Queue)
-				f.Values["queues"] = spec.Queues
-			}
-		}
-		spec.Offers = append(spec.Offers, o)
-	}
-	return spec
-}
-
 func (v *visit) personaCreate() error {
 	f := newForm(v.r.PostForm)
 	if reshapeOffers(&f) {
 		return v.showPersona(http.StatusOK, nil, f)
 	}
-	if err := v.alsoMake(&f); err != nil {
+	typed, err := v.readPersona(&f, nil)
+	if err != nil {
 		return err
 	}
-	spec := readPersona(&f)
-	if spec.AgentID == uuid.Nil && f.Error("new_agent") == "" {
-		f.wrong("agent_id", "choose an agent, or name a new one")
+	if f.Bad() {
+		return v.showPersona(http.StatusUnprocessableEntity, nil, f)
 	}
-	if !f.Bad() {
-		first, err := v.Humans.Once(v.r.Context(), v.owner(), f.Get("once"))
-		if err != nil {
+	ctx := v.r.Context()
+	first, err := v.Humans.Once(ctx, v.owner(), f.Get("once"))
+	if err != nil {
+		return err
+	}
+	if !first {
+		return v.redirect("/personas?done=again")
+	}
+	var p persona.Persona
+	err = v.makeQueue(&f, typed)
+	if err == nil && !f.Bad() {
+		if typed.Agent != "" {
+			p, err = v.Personas.CreateWithAgent(ctx, v.owner(), typed.Spec, typed.Agent)
+		} else {
+			p, err = v.Personas.Create(ctx, v.owner(), typed.Spec)
+		}
+	}
+	if err == nil && !f.Bad() {
+		return v.redirect("/personas/" + p.ID.String() + "?done=created")
+	}
+	if forgetErr := v.Humans.Forget(ctx, v.owner(), f.Get("once")); forgetErr != nil {
+		return forgetErr
+	}
+	if err != nil {
+		if err := f.refused(err, personaFields); err != nil {
 			return err
 		}
-		if !first {
-			return v.redirect("/personas?done=again")
-		}
-		p, err := v.Personas.Create(v.r.Context(), v.owner(), spec)
-		if err == nil {
-			return v.redirect("/personas/" + p.ID.String() + "?done=created")
-		}
-		if err := v.Humans.Forget(v.r.Context(), v.owner(), f.Get("once")); err != nil {
-			return err
-		}
-		if err := f.refused(err, map[string]string{"who_may_ask": "who"}); err != nil {
-			return err
-		}
-		if refusal.CodeOf(err) == refusal.Conflict { // it has no field, and only a slug can be taken
-			f.wrong("slug", f.Notice())
-			delete(f.Errors, "")
-		}
+	}
+	if refusal.CodeOf(err) == refusal.Conflict { // it has no field, and only a slug can be taken
+		f.wrong("slug", f.Notice())
+		delete(f.Errors, "")
 	}
 	return v.showPersona(http.StatusUnprocessableEntity, nil, f)
-}
-
-// alsoMake makes the agent and the queue that the form names as new, so that
-// somebody's first persona is one form. Made once, they are chosen in it.
-func (v *visit) alsoMake(f *form) error {
-	ctx := v.r.Context()
-	if name := strings.TrimSpace(f.Get("new_agent")); name != "" && f.Get("agent_id") == "" {
-		a, err := v.Personas.CreateAgent(ctx, v.owner(), name, "")
-		if err != nil {
-			if err := f.refused(err, map[string]string{"name": "new_agent"}); err != nil {
-				return err
-			}
-		} else {
-			f.Values.Set("agent_id", a.ID.String())
-			f.Values.Del("new_agent")
-		}
-	}
-	if name := strings.TrimSpace(f.Get("new_queue")); name != "" {
-		_, err := v.Todos.CreateQueue(ctx, v.owner(), name, "")
-		if err != nil && refusal.CodeOf(err) != refusal.Conflict {
-			if err := f.refused(err, map[string]string{"name": "new_queue"}); err != nil {
-				return err
-			}
-			return nil
-		}
-		if !f.Has("queues", name) {
-			f.Values.Add("queues", name)
-		}
-		for n := range offerCount(*f) {
-			if row := (offerRow{N: n}); f.Get(row.Field("queue")) == "" {
-				f.Values.Set(row.Field("queue"), name)
-				break
-			}
-		}
-		f.Values.Del("new_queue")
-	}
-	return nil
 }
 
 func (v *visit) personaChange() error {
@@ -391,13 +323,19 @@ func (v *visit) personaChange() error {
 	if reshapeOffers(&f) {
 		return v.showPersona(http.StatusOK, &p, f)
 	}
-	if err := v.alsoMake(&f); err != nil {
+	typed, err := v.readPersona(&f, &p)
+	if err != nil {
 		return err
 	}
-	spec := readPersona(&f)
 	version := f.integer("version")
-	if !f.Bad() {
-		offers, queues := spec.Offers, spec.Queues
+	stale := version != nil && *version != p.Version
+	if !f.Bad() && !stale {
+		if err := v.makeQueue(&f, typed); err != nil {
+			return err
+		}
+	}
+	if !f.Bad() && !stale {
+		offers, queues := typed.Offers, typed.Queues
 		if offers == nil {
 			offers = []scope.Offer{}
 		}
@@ -405,19 +343,24 @@ func (v *visit) personaChange() error {
 			queues = []string{}
 		}
 		_, err := v.Personas.Update(v.r.Context(), v.owner(), p.ID, persona.Patch{
-			Name: &spec.Name, Description: &spec.Description, Prompt: &spec.Prompt, Queues: &queues, Offers: &offers,
-			Visibility: &spec.Visibility, WhoMayAsk: &spec.WhoMayAsk, IfVersion: version,
+			Name: &typed.Name, Description: &typed.Description, Prompt: &typed.Prompt, Queues: &queues, Offers: &offers,
+			Visibility: &typed.Visibility, WhoMayAsk: &typed.WhoMayAsk, IfVersion: version,
 		})
 		if err == nil {
 			return v.redirect("/personas/" + p.ID.String() + "?done=saved")
 		}
-		if err := f.refused(err, map[string]string{"who_may_ask": "who"}); err != nil {
+		if err := f.refused(err, personaFields); err != nil {
 			return err
 		}
-		if refusal.CodeOf(err) == refusal.PreconditionFailed {
-			f.Errors[""] = "This persona was changed elsewhere since you opened it. What you typed is kept; save again to put it in place of the other change."
-			f.Values.Set("version", strconv.FormatInt(p.Version, 10))
+		stale = refusal.CodeOf(err) == refusal.PreconditionFailed
+	}
+	if stale {
+		f.Errors[""] = "This persona was changed elsewhere since you opened it. What you typed is kept; save again to put it in place of the other change."
+		now, err := v.ownPersona()
+		if err != nil {
+			return err
 		}
+		f.Values.Set("version", strconv.FormatInt(now.Version, 10))
 	}
 	return v.showPersona(http.StatusUnprocessableEntity, &p, f)
 }

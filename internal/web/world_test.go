@@ -241,6 +241,14 @@ func (t todos) CreateQueue(_ context.Context, _ uuid.UUID, name, description str
 	t.queues = append(t.queues, q)
 	return q, nil
 }
+func (t todos) QueuesExist(_ context.Context, _ uuid.UUID, names []string) error {
+	for _, name := range names {
+		if !slices.ContainsFunc(t.queues, func(q todo.Queue) bool { return q.Name == name }) {
+			return refusal.Invalid("queues", "there is no queue %s", name)
+		}
+	}
+	return nil
+}
 func (t todos) UpdateQueue(context.Context, uuid.UUID, string, todo.QueuePatch) (todo.Queue, error) {
 	return todo.Queue{}, t.refused()
 }
@@ -342,6 +350,17 @@ func (p personas) Create(_ context.Context, owner uuid.UUID, s persona.Spec) (pe
 	x := persona.Persona{ID: newID(), Owner: owner, AgentID: s.AgentID, Slug: s.Slug, Name: s.Name, Queues: s.Queues, Offers: s.Offers, Visibility: s.Visibility, WhoMayAsk: s.WhoMayAsk}
 	p.personas = append(p.personas, x)
 	return x, nil
+}
+func (p personas) CreateWithAgent(ctx context.Context, owner uuid.UUID, s persona.Spec, name string) (persona.Persona, error) {
+	s.AgentID = newID()
+	x, err := p.Create(ctx, owner, s)
+	if err == nil {
+		p.agents = append(p.agents, persona.Agent{ID: s.AgentID, Owner: owner, Name: name})
+	}
+	return x, err
+}
+func (p personas) SlugTaken(_ context.Context, _ uuid.UUID, slug string) (bool, error) {
+	return slug == "taken", nil
 }
 func (p personas) Update(context.Context, uuid.UUID, uuid.UUID, persona.Patch) (persona.Persona, error) {
 	return persona.Persona{}, p.refused()
