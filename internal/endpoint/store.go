@@ -44,12 +44,13 @@ type Store struct {
 	o     Options
 	cache *callers
 	keys  *keyLimit
+	held  chan struct{} // one Hold at a time
 }
 
 // New returns a store on the pool.
 func New(pool *pgxpool.Pool, o Options) *Store {
 	o.PublicURL = strings.TrimRight(o.PublicURL, "/")
-	return &Store{pool: pool, o: o, cache: newCallers(o.CacheSize), keys: newKeyLimit()}
+	return &Store{pool: pool, o: o, cache: newCallers(o.CacheSize), keys: newKeyLimit(), held: make(chan struct{}, 1)}
 }
 
 // URL returns the address of the endpoint, which is also its OAuth resource.

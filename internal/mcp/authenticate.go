@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -76,13 +77,13 @@ func (h *handler) challenge(segment string) string {
 
 // refuse answers a request whose caller is not known: refuseToken, or 503 when
 // the fault is ours, so that no client throws its token away over an outage.
-func (h *handler) refuse(w http.ResponseWriter, r *http.Request, segment string, err error) {
+func (h *handler) refuse(ctx context.Context, w http.ResponseWriter, segment string, err error) {
 	if refusal.CodeOf(err) == refusal.Unauthenticated {
 		h.refuseToken(w, segment)
 		return
 	}
-	if r.Context().Err() == nil {
-		h.Log.ErrorContext(r.Context(), "mcp: no caller", "error", err)
+	if ctx.Err() == nil {
+		h.Log.ErrorContext(ctx, "mcp: no caller", "error", err)
 	}
 	w.Header().Set("Retry-After", "1")
 	plainError(w, http.StatusServiceUnavailable, "try again")

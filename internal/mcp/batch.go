@@ -69,7 +69,11 @@ func decodeBatch[W any, P interface {
 // outcome, or {results: […]} with each outcome in its place.
 func runBatch[A, R any](c *call, b *batch[A], do func(endpoint.Caller, []A) ([]todo.Outcome[R], error)) (any, error) {
 	var outcomes []todo.Outcome[R]
-	if len(b.good) > 0 {
+	if len(b.good) == 0 {
+		if err := c.live(); err != nil {
+			return nil, err
+		}
+	} else {
 		var err error
 		if outcomes, err = do(c.caller, b.good); err != nil {
 			return nil, err

@@ -21,6 +21,8 @@ type Endpoints interface {
 	Authenticate(ctx context.Context, id uuid.UUID, bearer string) (endpoint.Caller, error)
 	Proven(ctx context.Context, proofKey string, p endpoint.Presented) error
 	Refresh(ctx context.Context, c endpoint.Caller) (endpoint.Caller, error)
+	Live(ctx context.Context, c endpoint.Caller) (endpoint.Caller, error)
+	Hold(ctx context.Context, c endpoint.Caller, do func(ctx context.Context) error) error
 }
 
 // Todos is the queue as friends and workers use it (package todo).

@@ -13,7 +13,8 @@
 //     answers as one that does not exist.
 //   - Authority found here is a hint. Domain calls compare it on the locked row
 //     and answer endpoint.ErrStale; the call is then made once more as the
-//     caller that the database knows now.
+//     caller that the database knows now. What no domain package checks (ping,
+//     lists, refusals of what was malformed) is confirmed before it is answered.
 //   - Strangers' text stands in results, bounded, with characters that hide or
 //     reorder text made visible, and never in a description.
 //

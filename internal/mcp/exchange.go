@@ -56,6 +56,9 @@ func (x *exchange) serve(body *bytes.Buffer) {
 			return
 		}
 	}
+	if !x.confirm() {
+		return
+	}
 	if refused != nil {
 		x.refuse(refused)
 		return
@@ -69,6 +72,20 @@ func (x *exchange) serve(body *bytes.Buffer) {
 		return
 	}
 	x.h.rest.serve(x, e, body.Bytes())
+}
+
+// confirm looks whether the caller still is what authenticate took it for, which
+// may come from memory and be a minute old. Whatever is answered without a domain
+// package that looks itself passes here first, so that no replica tells anything
+// to somebody whose authority has ended. False: it has answered.
+func (x *exchange) confirm() bool {
+	c, err := x.h.Endpoints.Live(x.ctx, x.caller)
+	if err != nil {
+		x.h.refuse(x.ctx, x.w, x.segment, err)
+		return false
+	}
+	x.caller = c
+	return true
 }
 
 // call is one tools/call, decoded and freed from the body's buffer.
@@ -110,8 +127,16 @@ func (x *exchange) prepare(e envelope, m requestMeta) (*call, error) {
 func (x *exchange) call(c *call, err error) {
 	switch w, ok := c.args.(waiting); {
 	case c.tool == nil:
-		x.noTool()
+		if x.confirm() {
+			x.noTool()
+		}
 	case err != nil:
+		if !x.confirm() {
+			return
+		}
+		if toolOf(x.caller, c.name) != c.tool {
+			err = errNoTool // narrowed meanwhile
+		}
 		x.answer(outcome{err: err})
 	case ok && w.wait() > 0:
 		x.await(c, w.wait())
@@ -159,7 +184,7 @@ func (c *call) carryOut() (any, error) {
 func (c *call) attempt() (any, error) {
 	if c.caller.TokenScope != nil {
 		if err := c.narrowToken(); err != nil {
-			return nil, err
+			return nil, first(c.live(), err)
 		}
 	}
 	return c.tool.run(c)
@@ -179,6 +204,19 @@ func (c *call) renew() error {
 	}
 	if c.caller = caller; toolOf(caller, c.name) != c.tool {
 		return errNoTool
+	}
+	return nil
+}
+
+// live is nil while the caller is as the database has it, endpoint.ErrStale when
+// it has changed. Calls that no domain package checks begin with it.
+func (c *call) live() error {
+	now, err := c.h.Endpoints.Live(c.ctx, c.caller)
+	if err != nil {
+		return err
+	}
+	if now.Endpoint.Version != c.caller.Endpoint.Version {
+		return endpoint.ErrStale
 	}
 	return nil
 }

@@ -70,6 +70,18 @@ func (f *fakeEndpoints) Refresh(ctx context.Context, c endpoint.Caller) (endpoin
 	return f.Authenticate(ctx, c.Endpoint.ID, string(c.TokenID))
 }
 
+// Live and Hold compare with what change has made of the endpoint.
+func (f *fakeEndpoints) Live(ctx context.Context, c endpoint.Caller) (endpoint.Caller, error) {
+	return f.Authenticate(ctx, c.Endpoint.ID, string(c.TokenID))
+}
+
+func (f *fakeEndpoints) Hold(ctx context.Context, c endpoint.Caller, do func(context.Context) error) error {
+	if err := f.current(c); err != nil {
+		return err
+	}
+	return do(ctx)
+}
+
 func (f *fakeEndpoints) change(token string, change func(*endpoint.Caller)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

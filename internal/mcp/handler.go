@@ -87,15 +87,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	caller, err := h.authenticate(r, segment)
 	if err != nil {
-		h.refuse(w, r, segment, err)
-		return
-	}
-	body, ok := h.read(w, r)
-	if !ok {
+		h.refuse(r.Context(), w, segment, err)
 		return
 	}
 	x := &exchange{h: h, w: w, r: r, ctx: r.Context(), segment: segment, caller: caller}
-	x.serve(body)
+	if body, ok := x.read(); ok {
+		x.serve(body)
+	}
 }
 
 func (h *handler) sameOrigin(origin string) bool {
@@ -127,25 +125,33 @@ func giveBack(b *bytes.Buffer) *bytes.Buffer {
 	return nil
 }
 
-// read takes in the body, at most MaxBody bytes of it.
-func (h *handler) read(w http.ResponseWriter, r *http.Request) (*bytes.Buffer, bool) {
-	if ct, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); !strings.EqualFold(strings.TrimSpace(ct), "application/json") {
-		plainError(w, http.StatusUnsupportedMediaType, "the body must be application/json")
+// read takes in the body, at most MaxBody bytes of it; false when it has
+// answered instead.
+func (x *exchange) read() (*bytes.Buffer, bool) {
+	tooLarge := func() {
+		if x.confirm() {
+			writeRPCError(x.w, nil, http.StatusRequestEntityTooLarge, codeInvalidRequest, "the body is larger than 1 MiB")
+		}
+	}
+	if ct, _, _ := strings.Cut(x.r.Header.Get("Content-Type"), ";"); !strings.EqualFold(strings.TrimSpace(ct), "application/json") {
+		if x.confirm() {
+			plainError(x.w, http.StatusUnsupportedMediaType, "the body must be application/json")
+		}
 		return nil, false
 	}
-	if r.ContentLength > MaxBody {
-		writeRPCError(w, nil, http.StatusRequestEntityTooLarge, codeInvalidRequest, "the body is larger than 1 MiB")
+	if x.r.ContentLength > MaxBody {
+		tooLarge()
 		return nil, false
 	}
 	b := buffers.Get().(*bytes.Buffer)
 	b.Reset()
-	if _, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, MaxBody)); err != nil {
+	if _, err := b.ReadFrom(http.MaxBytesReader(x.w, x.r.Body, MaxBody)); err != nil {
 		giveBack(b)
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
-			writeRPCError(w, nil, http.StatusRequestEntityTooLarge, codeInvalidRequest, "the body is larger than 1 MiB")
-		} else {
-			writeRPCError(w, nil, http.StatusBadRequest, codeParse, "the body could not be read")
+		var long *http.MaxBytesError
+		if errors.As(err, &long) {
+			tooLarge()
+		} else if x.confirm() {
+			writeRPCError(x.w, nil, http.StatusBadRequest, codeParse, "the body could not be read")
 		}
 		return nil, false
 	}

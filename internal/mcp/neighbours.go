@@ -46,6 +46,9 @@ func runDiscover(c *call, a *discoverArgs) (any, error) {
 	if c.h.Directory == nil {
 		return nil, errUnavailable
 	}
+	if err := c.live(); err != nil {
+		return nil, err
+	}
 	es, next, err := c.h.Directory.Search(c.ctx, a.Query, a.Cursor, pageSize)
 	if err != nil {
 		return nil, err
@@ -150,6 +153,9 @@ func (a *friendRequestArgs) sendable() error {
 
 func runFriendRequest(c *call, a *friendRequestArgs) (any, error) {
 	owner := c.caller.Endpoint.Owner
+	if err := c.live(); err != nil {
+		return nil, err
+	}
 	switch a.Action {
 	case "card":
 		return c.card(a)
@@ -170,7 +176,11 @@ func runFriendRequest(c *call, a *friendRequestArgs) (any, error) {
 	if a.Action == "get" {
 		return c.h.Outgoing.Get(c.ctx, owner, a.id)
 	}
-	return c.h.Outgoing.Cancel(c.ctx, owner, a.id)
+	err = c.h.Endpoints.Hold(c.ctx, c.caller, func(ctx context.Context) (err error) {
+		sent, err = c.h.Outgoing.Cancel(ctx, owner, a.id)
+		return err
+	})
+	return sent, err
 }
 
 // card is the card of a persona: ours, whether asked for by slug or by URL, or
@@ -190,14 +200,17 @@ func (c *call) card(a *friendRequestArgs) (any, error) {
 }
 
 // ownRequest reads or withdraws what the owner asked for on this instance.
-func (c *call) ownRequest(owner uuid.UUID, a *friendRequestArgs) (any, error) {
+func (c *call) ownRequest(owner uuid.UUID, a *friendRequestArgs) (Sent, error) {
 	asker, err := c.asker(owner)
 	if err != nil {
-		return nil, err
+		return Sent{}, err
 	}
 	var r friend.Request
 	if a.Action == "cancel" {
-		r, err = c.h.Friends.Withdraw(c.ctx, asker, a.id)
+		err = c.h.Endpoints.Hold(c.ctx, c.caller, func(ctx context.Context) (err error) {
+			r, err = c.h.Friends.Withdraw(ctx, asker, a.id)
+			return err
+		})
 	} else {
 		r, err = c.h.Friends.GetOwn(c.ctx, asker, a.id)
 	}
@@ -279,6 +292,9 @@ type grantShown struct {
 func runFriends(c *call, a *friendsArgs) (any, error) {
 	if c.h.Friends == nil {
 		return nil, errUnavailable
+	}
+	if err := c.live(); err != nil {
+		return nil, err
 	}
 	owner := c.caller.Endpoint.Owner
 	show := func(direction string, gs []friend.Grant, next string, err error) ([]grantShown, string, error) {

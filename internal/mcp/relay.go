@@ -66,7 +66,8 @@ func listTools(ctx context.Context, _ []mcp.Tool) []mcp.Tool {
 	return out
 }
 
-// serve answers e, whose bytes are body, through mcp-go.
+// serve answers e, whose bytes are body, through mcp-go. The caller has been
+// confirmed: what is listed is what the database knows now.
 func (l *relay) serve(x *exchange, e envelope, body []byte) {
 	if err := checkArguments(body); err != nil {
 		x.refuse(&rpcError{status: http.StatusBadRequest, code: codeInvalidRequest, message: err.Error()})
@@ -76,27 +77,17 @@ func (l *relay) serve(x *exchange, e envelope, body []byte) {
 		x.refuse(&rpcError{status: http.StatusBadRequest, code: codeInvalidParams, message: "params have a member that this server cannot honour"})
 		return
 	}
-	caller := x.caller
-	if e.method == "tools/list" {
-		// What is listed is what the database knows now, not what a cache knew.
-		fresh, err := x.h.Endpoints.Refresh(x.ctx, caller)
-		if err != nil {
-			x.h.refuse(x.w, x.r, x.segment, err)
-			return
-		}
-		caller = fresh
-	}
 	x.w.Header()["Cache-Control"] = noStore
 	to := l.legacy
 	switch {
-	case x.modern && readsTodos(caller):
+	case x.modern && readsTodos(x.caller):
 		to = l.readable
 	case x.modern:
 		to = l.modern
 	}
 	to.Handle(plainWriter{x.w}, &server.HTTPRequest{
 		Method: http.MethodPost, URL: x.r.URL, Header: withoutSession(x.r.Header), Body: body,
-		Context: context.WithValue(x.ctx, callerKey{}, caller),
+		Context: context.WithValue(x.ctx, callerKey{}, x.caller),
 	})
 }
 

@@ -83,7 +83,8 @@ func (i *instance) replica() (replica, *todo.Store) {
 		PublicURL: public, Personas: i, OnChange: func(owner, _ uuid.UUID) { todos.Woken(owner) },
 		Record: func(context.Context, pgx.Tx, ...activity.Event) error { return nil },
 	})
-	h, err := mcp.New(mcp.Deps{PublicURL: public, Version: "test", Endpoints: endpoints, Todos: todos})
+	h, err := mcp.New(mcp.Deps{PublicURL: public, Version: "test", Endpoints: endpoints, Todos: todos,
+		Directory: fakeDirectory{}, Friends: fakePeople{}, Humans: fakePeople{}, Cards: fakeCards{}})
 	require.NoError(i.t, err)
 	srv := httptest.NewServer(h)
 	i.t.Cleanup(func() {
@@ -94,6 +95,14 @@ func (i *instance) replica() (replica, *todo.Store) {
 		wake.Close()
 	})
 	return replica{address: srv.URL, pool: pool, endpoints: endpoints}, todos
+}
+
+// id is that of the client's endpoint.
+func (c client) id(t *testing.T) uuid.UUID {
+	t.Helper()
+	id, err := uuid.Parse(c.url[strings.LastIndex(c.url, "/")+1:])
+	require.NoError(t, err)
+	return id
 }
 
 // at is the client of an endpoint, talking to one replica.
@@ -123,14 +132,20 @@ func (i *instance) friend(s scope.Scope) (uuid.UUID, client) {
 		})
 	})
 	require.NoError(i.t, err)
+	return id, i.at(i.first, id, i.token(id))
+}
+
+// token takes one for alice's endpoint.
+func (i *instance) token(id uuid.UUID, scope ...string) string {
+	i.t.Helper()
 	client := endpoint.ClientIDPrefix + i.alice.Thumbprint()
 	assertion, err := i.alice.SignJWT(map[string]any{"typ": "JWT"}, map[string]any{
 		"iss": client, "sub": client, "aud": public, "jti": rand.Text(), "iat": time.Now().Unix(), "exp": time.Now().Unix() + 60,
 	})
 	require.NoError(i.t, err)
-	token, err := i.first.endpoints.IssueForKey(i.t.Context(), endpoint.KeyGrant{Assertion: assertion, Resource: public + "/mcp/" + id.String()})
+	token, err := i.first.endpoints.IssueForKey(i.t.Context(), endpoint.KeyGrant{Assertion: assertion, Resource: public + "/mcp/" + id.String(), Scope: scope})
 	require.NoError(i.t, err)
-	return id, i.at(i.first, id, token.Access)
+	return token.Access
 }
 
 func (i *instance) change(id uuid.UUID, c endpoint.Change) {
