@@ -37,11 +37,17 @@ func newRelay(h *handler) *relay {
 
 func (l *relay) server(capabilities ...server.ServerOption) (*server.StreamableHTTPServer, *server.MCPServer) {
 	hooks := &server.Hooks{}
-	hooks.AddAfterInitialize(func(_ context.Context, _ any, _ *mcp.InitializeRequest, result *mcp.InitializeResult) {
+	hooks.AddAfterInitialize(func(ctx context.Context, _ any, _ *mcp.InitializeRequest, result *mcp.InitializeResult) {
+		c, _ := ctx.Value(callerKey{}).(endpoint.Caller)
+		result.Instructions = instructionsOf(c)
 		// mcp-go would agree on 2024-11-05, whose transport is another one.
 		if result.ProtocolVersion < mcp.ProtocolVersion20250326 {
 			result.ProtocolVersion = mcp.LATEST_LEGACY_PROTOCOL_VERSION
 		}
+	})
+	hooks.AddAfterDiscover(func(ctx context.Context, _ any, _ *mcp.DiscoverRequest, result *mcp.DiscoverResult) {
+		c, _ := ctx.Value(callerKey{}).(endpoint.Caller)
+		result.Instructions = instructionsOf(c)
 	})
 	s := server.NewMCPServer(serverName, l.h.Version, append(capabilities,
 		server.WithHooks(hooks),

@@ -12,6 +12,7 @@ import (
 
 	"switchboard/internal/endpoint"
 	"switchboard/internal/mcp"
+	"switchboard/internal/scope"
 )
 
 func TestOnlyPOST_BeforeAuthentication(t *testing.T) {
@@ -213,6 +214,34 @@ func TestDiscover_SaysWhatIsServed(t *testing.T) {
 	require.NotEmpty(t, v.CacheScope)
 	require.NotNil(t, v.TTLMs)
 	require.Contains(t, v.Capabilities, "tools")
+}
+
+func TestInstructions_AreOfTheToolsThatTheCallerHas(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	said := func(c client) string {
+		t.Helper()
+		var now, before struct{ Instructions string }
+		require.NoError(t, json.Unmarshal(c.rpc("server/discover", nil).Result, &now))
+		r := c.as("2025-11-25").rpc("initialize", map[string]any{"protocolVersion": "2025-11-25", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "t", "version": "1"}})
+		require.NoError(t, json.Unmarshal(r.Result, &before))
+		require.Equal(t, now, before)
+		require.Contains(t, now.Instructions, "was written by")
+		require.Less(t, len(now.Instructions)/4, 400, "tokens")
+		return now.Instructions
+	}
+	// A worker's life, in its order.
+	last := 0
+	for _, step := range []string{"claim_next", "heartbeat", "cancel_requested", "complete", "fail", "release", "ask", "lease_lost", "create", "from_friend"} {
+		at := strings.Index(said(b.home)[last:], step)
+		require.GreaterOrEqual(t, at, 0, step)
+		last += at
+	}
+	b.endpoints.change("home", func(c *endpoint.Caller) { c.Endpoint.Tools = []string{"claim_next", "complete"} })
+	require.Contains(t, said(b.home), "claim_next")
+	require.NotContains(t, said(b.home), "heartbeat")
+	require.Contains(t, said(b.peer), "since_version")
+	require.NotContains(t, said(b.vend("drop", endpoint.Peer, []scope.Verb{scope.CreateFor})), "todo_status")
 }
 
 func TestHeadersAndBodyMustAgree(t *testing.T) {
