@@ -2,8 +2,10 @@ package rest
 
 import (
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"html/template"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,13 +19,18 @@ var docsText string
 //go:embed docs.css
 var docsStyle string
 
-var docsPage = template.Must(template.New("docs").Parse(docsText))
+var docsPage = template.Must(template.New("docs").Funcs(template.FuncMap{
+	"anchor": func(group string) string { return strings.ReplaceAll(group, " ", "-") },
+}).Parse(docsText))
 
 type documented struct {
-	Method, Path, Summary, Description, Access string
-	Parameters                                 []*huma.Param
-	Request                                    string
-	Anchor                                     string
+	Method, Path, Summary, Description string
+	Access                             []string
+	Parameters                         []*huma.Param
+	Request, Example                   string
+	Status, Answer                     string // of the success
+	Errors                             []string
+	Anchor                             string
 }
 
 // docs shows the operations of the OpenAPI document, made from it and served
@@ -44,19 +51,8 @@ func (a *api) docs(w http.ResponseWriter, r *http.Request) {
 			if !slices.Contains(order, name) {
 				order = append(order, name)
 			}
-			d := documented{Method: op.Method, Path: path, Summary: op.Summary, Description: op.Description, Parameters: op.Parameters, Anchor: op.OperationID}
-			var schemes []string
-			for _, s := range op.Security {
-				for scheme := range s {
-					schemes = append(schemes, scheme)
-				}
-			}
-			d.Access = strings.Join(schemes, " or ")
-			if op.RequestBody != nil {
-				for _, media := range op.RequestBody.Content {
-					d.Request = describe(media.Schema, doc)
-				}
-			}
+			d := describe(op, doc)
+			d.Path = path
 			groups[name] = append(groups[name], d)
 		}
 	}
@@ -71,8 +67,34 @@ func (a *api) docs(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// describe gives a schema's members on a line each.
-func describe(s *huma.Schema, doc *huma.OpenAPI) string {
+func describe(op *huma.Operation, doc *huma.OpenAPI) documented {
+	d := documented{Method: op.Method, Summary: op.Summary, Description: op.Description, Parameters: op.Parameters, Anchor: op.OperationID}
+	for _, s := range op.Security {
+		d.Access = slices.AppendSeq(d.Access, maps.Keys(s))
+	}
+	if op.RequestBody != nil {
+		for _, media := range op.RequestBody.Content {
+			d.Request = members(media.Schema, doc)
+			if text, err := json.MarshalIndent(media.Example, "", "  "); err == nil && media.Example != nil {
+				d.Example = string(text)
+			}
+		}
+	}
+	for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
+		if status >= "400" {
+			d.Errors = append(d.Errors, status)
+			continue
+		}
+		d.Status = status
+		for _, media := range op.Responses[status].Content {
+			d.Answer = kind(media.Schema)
+		}
+	}
+	return d
+}
+
+// members gives a schema's members on a line each.
+func members(s *huma.Schema, doc *huma.OpenAPI) string {
 	if s == nil {
 		return ""
 	}
@@ -80,25 +102,44 @@ func describe(s *huma.Schema, doc *huma.OpenAPI) string {
 		s = doc.Components.Schemas.SchemaFromRef(s.Ref)
 	}
 	var b strings.Builder
-	names := make([]string, 0, len(s.Properties))
-	for name := range s.Properties {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		p := s.Properties[name]
 		required := ""
 		if slices.Contains(s.Required, name) {
 			required = ", required"
 		}
-		kind := p.Type
-		if p.Ref != "" {
-			kind = p.Ref[strings.LastIndex(p.Ref, "/")+1:]
+		about := ""
+		if p.Description != "" {
+			about = "  " + p.Description
 		}
-		if kind == "" {
-			kind = "any"
-		}
-		fmt.Fprintf(&b, "%s: %s%s\n", name, kind, required)
+		fmt.Fprintf(&b, "%s: %s%s%s\n", name, kind(p), required, about)
 	}
 	return b.String()
+}
+
+// kind is a schema's type in a word or two.
+func kind(s *huma.Schema) string {
+	switch {
+	case s.Ref != "":
+		return s.Ref[strings.LastIndex(s.Ref, "/")+1:]
+	case s.Type == huma.TypeArray && s.Items != nil:
+		return "list of " + kind(s.Items)
+	case len(s.Enum) > 0:
+		words := make([]string, 0, len(s.Enum))
+		for _, w := range s.Enum {
+			words = append(words, fmt.Sprint(w))
+		}
+		return strings.Join(words, " | ")
+	case len(s.OneOf) > 0:
+		kinds := make([]string, 0, len(s.OneOf))
+		for _, one := range s.OneOf {
+			kinds = append(kinds, kind(one))
+		}
+		return strings.Join(kinds, " | ")
+	case s.Format != "" && s.Type == huma.TypeString:
+		return s.Format
+	case s.Type == "":
+		return "any"
+	}
+	return s.Type
 }

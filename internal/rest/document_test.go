@@ -180,16 +180,17 @@ func TestTheDocumentsPageIsSelfHosted(t *testing.T) {
 	require.Contains(t, policy, "default-src 'none'")
 	require.NotContains(t, policy, "http")
 	require.NotContains(t, r.Body, "<script")
+	require.Contains(t, r.Body, `href="/"`, "a way back")
 	linked := regexp.MustCompile(`(?:src|href|action)="([^"]*)"`).FindAllStringSubmatch(r.Body, -1)
 	require.NotEmpty(t, linked)
 	for _, m := range linked {
-		require.Regexp(t, `^(#|/[^/]|\?)`, m[1])
+		require.Regexp(t, `^(#|/$|/[^/]|\?)`, m[1])
 		if strings.HasPrefix(m[1], "/") || strings.HasPrefix(m[1], "?") {
 			at := m[1]
 			if at[0] == '?' {
 				at = "/docs" + at
 			}
-			require.Equal(t, http.StatusOK, s.Do(http.MethodGet, at, nil).Status, at)
+			require.Less(t, s.Do(http.MethodGet, at, nil).Status, 400, at)
 		}
 	}
 	for _, route := range contract {
