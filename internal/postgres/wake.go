@@ -41,6 +41,9 @@ type Wake struct {
 	mu     sync.Mutex
 	topics map[topicHash]map[*subscription]struct{}
 
+	watched  watchers
+	watching atomic.Int64 // topics in watched
+
 	out       *outbox
 	listening atomic.Bool
 	heard     atomic.Int64 // when another process was heard last, as nanoseconds of Unix time
@@ -135,8 +138,13 @@ func (w *Wake) Notify(topic string) {
 	w.put(h)
 }
 
-// NotifyOthers is Notify for who has told this process already.
-func (w *Wake) NotifyOthers(topic string) { w.put(hashTopic(topic)) }
+// NotifyOthers is Notify for who has told this process already. Those who
+// [Wake.Watch] are woken here all the same.
+func (w *Wake) NotifyOthers(topic string) {
+	h := hashTopic(topic)
+	w.wakeWatchers(h)
+	w.put(h)
+}
 
 // put sends a topic to other processes, if there may be any.
 func (w *Wake) put(h topicHash) {

@@ -17,7 +17,7 @@ import (
 	"switchboard/internal/todo"
 )
 
-// Deps are what the pages call. All but Log, Test, SignIns and CardURL are required.
+// Deps are what the pages call. All but Log, SignIns, Notices and Wake are required.
 type Deps struct {
 	PublicURL string
 	Humans    *human.Store
@@ -29,9 +29,17 @@ type Deps struct {
 	Activity  Activity
 	Issuers   []Issuer // trusted for provenance: who may ask
 	Notices   Notices  // nil hides what concerns sending
-	// PollEvery is how often an open page's inbox is looked at; 2 s when zero.
+	Wake      Wake     // nil: open pages are looked after by polling alone
+	// PollEvery is how often an open page's subject is looked at while no hints
+	// arrive; 2 s when zero. Where they do, it is an eighth of that.
 	PollEvery time.Duration
 	Log       *slog.Logger
+}
+
+// Wake carries hints that something was committed; *postgres.Wake is one.
+type Wake interface {
+	Watch(topics ...string) (<-chan struct{}, func())
+	Listening() bool
 }
 
 // Issuer is a trusted OpenID provider, for people.

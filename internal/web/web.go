@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"crypto/subtle"
 	"errors"
 	"log/slog"
@@ -52,6 +53,7 @@ func (s *site) routes() {
 	s.page("GET /login/callback", anyone, (*visit).issuerAnswer)
 	s.page("POST /logout", anyone, (*visit).logout)
 	s.friendSignInRoutes()
+	s.programSignInRoutes()
 
 	s.page("GET /inbox", resident, (*visit).inbox)
 	s.page("GET /events", resident, (*visit).events)
@@ -187,6 +189,11 @@ func (v *visit) owner() uuid.UUID { return v.session.Human.ID }
 
 // fail answers with the page of an error.
 func (v *visit) fail(err error) {
+	if code := refusal.CodeOf(err); v.r.Context().Err() != nil && (code == refusal.Internal || code == refusal.Unavailable) {
+		// The browser went away, and what it asked for ended with it.
+		v.Log.DebugContext(context.WithoutCancel(v.r.Context()), "page left", "method", v.r.Method, "path", v.r.URL.Path, "error", err)
+		return
+	}
 	e := refusal.From(err)
 	if e.Code == refusal.Internal || e.Cause != nil {
 		level := slog.LevelInfo

@@ -77,6 +77,30 @@ func (w *world) KnownRequester(_ context.Context, identity []byte) (bool, error)
 	return slices.ContainsFunc(w.guests, func(g []byte) bool { return bytes.Equal(g, identity) }), nil
 }
 
+// wake is what postgres.Wake would be, with one topic for everything.
+type wake struct {
+	mu     sync.Mutex
+	topics [][]string
+	woken  chan struct{}
+	ended  int
+}
+
+func (k *wake) Watch(topics ...string) (<-chan struct{}, func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.topics = append(k.topics, topics)
+	if k.woken == nil {
+		k.woken = make(chan struct{}, 1)
+	}
+	return k.woken, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.ended++
+	}
+}
+
+func (k *wake) Listening() bool { return true }
+
 type friends struct {
 	*world
 	web.Friends
@@ -253,6 +277,8 @@ func (t todos) UpdateQueue(context.Context, uuid.UUID, string, todo.QueuePatch) 
 	return todo.Queue{}, t.refused()
 }
 func (t todos) List(_ context.Context, _ uuid.UUID, f todo.Filter, _ string, limit int) ([]todo.Detail, string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	var out []todo.Detail
 	for _, d := range t.todos {
 		if (f.Queue == "" || d.Queue == f.Queue) && (f.State == "" || d.State == f.State) && len(out) < limit &&
@@ -396,6 +422,11 @@ type bundle struct {
 
 func setup(t *testing.T, residents ...string) *bundle {
 	t.Helper()
+	return setupWith(t, func(*web.Deps, *human.Config) {}, residents...)
+}
+
+func setupWith(t *testing.T, change func(*web.Deps, *human.Config), residents ...string) *bundle {
+	t.Helper()
 	if residents == nil {
 		residents = []string{"bob@example.com"}
 	}
@@ -412,20 +443,23 @@ func setup(t *testing.T, residents ...string) *bundle {
 	require.NoError(t, err)
 	list, err := human.NewResidents(residents, true)
 	require.NoError(t, err)
-	store, err := human.New(b.pool, human.Config{
+	humans := human.Config{
 		PublicURL: public, IDTokens: provenance.NewKeys(client), Client: client, Sealer: sealer, Residents: list,
 		Arrivals: nobody{}, Requesters: b.world, Dev: true,
 		Issuers: []provenance.Issuer{{
 			Issuer: p.Issuer(), Name: "Development", Algs: []string{"ES256"}, Login: &provenance.LoginClient{ClientID: devidp.LoginClient},
 			Identity: []string{"iss", "sub"}, EmailAuthoritativeFor: []string{"example.com"},
 		}},
-	})
-	require.NoError(t, err)
-	b.server.Config.Handler = web.New(web.Deps{
-		PublicURL: public, Humans: store, Friends: friends{world: b.world}, Todos: todos{world: b.world}, Endpoints: endpoints{world: b.world},
+	}
+	deps := web.Deps{
+		PublicURL: public, Friends: friends{world: b.world}, Todos: todos{world: b.world}, Endpoints: endpoints{world: b.world},
 		Personas: personas{world: b.world}, Activity: record{b.world}, Issuers: []web.Issuer{{p.Issuer(), "Development"}, {"https://accounts.example", ""}},
 		PollEvery: 10 * time.Millisecond, Notices: notices{},
-	})
+	}
+	change(&deps, &humans)
+	deps.Humans, err = human.New(b.pool, humans)
+	require.NoError(t, err)
+	b.server.Config.Handler = web.New(deps)
 	b.server.Start()
 	t.Cleanup(b.server.Close)
 	b.forget()

@@ -84,12 +84,16 @@ function typing(element) {
   const active = document.activeElement;
   return element.contains(active) && active.matches('input, textarea, select') || [...element.querySelectorAll('textarea')].some((t) => t.value !== t.defaultValue);
 }
+const known = new Map(); // what each subject was when it was heard of last
 function follow(element) {
   const of = element.dataset.live;
-  if (streams.has(of)) return;
-  const source = new EventSource(`/events?of=${encodeURIComponent(of)}`);
+  if (streams.has(of) || document.hidden) return;
+  const since = known.has(of) ? `&since=${known.get(of)}` : '';
+  const source = new EventSource(`/events?of=${encodeURIComponent(of)}${since}`);
   streams.set(of, source);
+  source.addEventListener('at', (event) => known.set(of, event.data));
   source.addEventListener('changed', (event) => {
+    known.set(of, event.lastEventId);
     waiting(Number(event.data));
     for (const e of document.querySelectorAll(`[data-live="${CSS.escape(of)}"]`)) {
       if (e.hasAttribute('data-live-reload')) e.hidden = false;
@@ -104,5 +108,12 @@ function start() {
 }
 start();
 document.addEventListener('htmx:afterSwap', start);
-addEventListener('pagehide', () => { for (const s of streams.values()) s.close(); streams.clear(); });
+function stop() {
+  for (const s of streams.values()) s.close();
+  streams.clear();
+}
+addEventListener('pagehide', stop);
+// Browsers open few connections to one server, so a page that nobody looks at holds none. When it is looked at
+// again, its stream says whether it missed anything.
+document.addEventListener('visibilitychange', () => { if (document.hidden) stop(); else start(); });
 addEventListener('pageshow', (event) => { if (event.persisted) start(); });
