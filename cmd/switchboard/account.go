@@ -14,8 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/spf13/cobra"
 )
 
 // account is a human's instance and API token, kept in a private file. The token
@@ -68,48 +66,24 @@ func instanceURL(text string) (string, error) {
 	return "", fmt.Errorf("%q is not https, and a token goes nowhere without it (http is for loopback only)", text)
 }
 
-func newLoginCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "login <URL of your instance>",
-		Short: "Keep an API token for the commands that look after your own account",
-		Long: `Opens your instance's settings, where you make an API token, and keeps the token that you paste in a private file. It may read,
-narrow, pause, revoke and decline. Approving, vending and resuming always happen in the browser.`,
-		Args: oneArgument("the URL of your instance"),
-		RunE: func(c *cobra.Command, args []string) error {
-			instance, err := instanceURL(args[0])
-			if err != nil {
-				return err
-			}
-			page := instance + "/settings"
-			fmt.Fprintf(c.ErrOrStderr(), "Make an API token at %s and paste it here: ", page)
-			_ = openBrowser(page)
-			var token string
-			if _, err := fmt.Fscanln(c.InOrStdin(), &token); err != nil {
-				return errors.New("no token was given")
-			}
-			a := account{URL: instance, Token: strings.TrimSpace(token)}
-			var me struct{ Name string }
-			if err := a.get(c.Context(), "/v1/me", &me); err != nil {
-				return err
-			}
-			path, err := accountFile()
-			if err != nil {
-				return err
-			}
-			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-				return err
-			}
-			text, err := json.Marshal(a)
-			if err != nil {
-				return err
-			}
-			if err := os.WriteFile(path, text, 0o600); err != nil {
-				return err
-			}
-			fmt.Fprintf(c.ErrOrStderr(), "Signed in as %s.\n", me.Name)
-			return nil
-		},
+// keep checks that the token is good and writes the account down.
+func (a account) keep(ctx context.Context) (name string, err error) {
+	var me struct{ Name string }
+	if err := a.get(ctx, "/v1/me", &me); err != nil {
+		return "", err
 	}
+	path, err := accountFile()
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return "", err
+	}
+	return me.Name, os.WriteFile(path, text, 0o600)
 }
 
 // do calls the REST interface; a problem becomes an error with its code.
@@ -128,7 +102,9 @@ func (a account) do(ctx context.Context, method, path string, body any) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("Authorization", "Bearer "+a.Token)
+	if a.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+a.Token)
+	}
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}

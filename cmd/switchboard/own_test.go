@@ -37,10 +37,10 @@ func TestOwn_ListsWhoAndWhatAndNarrows(t *testing.T) {
 	_, told, err := c.own("", "", "inbox")
 	require.Error(t, err)
 	require.Contains(t, told, "switchboard login")
-	_, told, err = c.own("", "sba_wrong\n", "login", c.instance.URL)
+	_, told, err = c.own("", "sba_wrong\n", "login", c.instance.URL, "--token-stdin")
 	require.Error(t, err)
 	require.NotContains(t, told, "Signed in")
-	_, told, err = c.own("", made.Token+"\n", "login", c.instance.URL)
+	_, told, err = c.own("", made.Token+"\n", "login", c.instance.URL, "--token-stdin")
 	require.NoError(t, err)
 	require.Contains(t, told, "Signed in as Bob")
 

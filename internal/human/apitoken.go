@@ -32,9 +32,8 @@ type APIToken struct {
 
 // CreateAPIToken makes a token; its text is returned this once.
 func (s *Store) CreateAPIToken(ctx context.Context, human uuid.UUID, name string) (t APIToken, token string, err error) {
-	name = strings.TrimSpace(name)
-	if name == "" || utf8.RuneCountInString(name) > 100 || strings.ContainsFunc(name, unicode.IsControl) || !utf8.ValidString(name) {
-		return APIToken{}, "", refusal.Invalid("name", "name must be 1 to 100 characters of plain text")
+	if name, err = plainName(name); err != nil {
+		return APIToken{}, "", err
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -71,6 +70,15 @@ func (s *Store) CreateAPIToken(ctx context.Context, human uuid.UUID, name string
 		return APIToken{}, "", fmt.Errorf("create API token: %w", err)
 	}
 	return t, token, nil
+}
+
+// plainName is a token's name as it is kept.
+func plainName(name string) (string, error) {
+	name = strings.TrimSpace(name)
+	if name == "" || utf8.RuneCountInString(name) > 100 || strings.ContainsFunc(name, unicode.IsControl) || !utf8.ValidString(name) {
+		return "", refusal.Invalid("name", "name must be 1 to 100 characters of plain text")
+	}
+	return name, nil
 }
 
 // APITokens lists the human's tokens, newest first.

@@ -144,5 +144,6 @@ var examples = map[string]object{
 	"cancel-todo":            {"reason": "It was merged meanwhile."},
 	"answer-todo":            {"text": "The one of 2027."},
 	"create-api-token":       {"name": "laptop"},
+	"redeem-program-sign-in": {"code": "AQ…", "code_verifier": "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "redirect_uri": "http://127.0.0.1:53682/callback"},
 	"send-friend-request":    {"type": "friend-request", "from": object{"name": "release-bot"}, "reason": "Hand you pull requests that touch billing for review.", "scope": object{"queues": []string{"reviews"}, "verbs": []string{"create_for", "todo_status"}}, "key": object{"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}, "provenance": object{"method": "oidc-nonce", "id_token": "eyJ…", "salt": "c2FsdCBvZiAxNiBieXRlcw", "statement": "eyJ…"}},
 }

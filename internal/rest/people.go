@@ -40,18 +40,6 @@ func viewMe(ctx context.Context, h human.Human) meView {
 	return v
 }
 
-type tokenView struct {
-	ID        uuid.UUID  `json:"id"`
-	Name      string     `json:"name"`
-	Token     string     `json:"token,omitempty" doc:"Shown once, when made."`
-	CreatedAt time.Time  `json:"created_at"`
-	LastUsed  *time.Time `json:"last_used,omitempty"`
-}
-
-func viewToken(t human.APIToken) tokenView {
-	return tokenView{ID: t.ID, Name: t.Name, CreatedAt: t.CreatedAt, LastUsed: t.LastUsed}
-}
-
 type eventView struct {
 	ID       uuid.UUID         `json:"id"`
 	Kind     string            `json:"kind" example:"grant.narrowed"`
@@ -97,37 +85,7 @@ func (a *api) registerPeople() {
 			return tag(h.Version, viewMe(ctx, h)), nil
 		})
 
-	type newToken struct {
-		Body struct {
-			Name string `json:"name" minLength:"1" maxLength:"100"`
-		}
-	}
-	route(a, operation("create-api-token", http.MethodPost, "/v1/api-tokens", "Make an API token", "api tokens", fresh, 201), fresh,
-		func(ctx context.Context, who human.Human, in *newToken) (*body[tokenView], error) {
-			t, token, err := a.Humans.CreateAPIToken(ctx, who.ID, in.Body.Name)
-			if err != nil {
-				return nil, err
-			}
-			v := viewToken(t)
-			v.Token = token
-			return &body[tokenView]{Body: v}, nil
-		})
-	route(a, operation("list-api-tokens", http.MethodGet, "/v1/api-tokens", "My API tokens", "api tokens", reading, 200), reading,
-		func(ctx context.Context, who human.Human, _ *struct{}) (*body[list[tokenView]], error) {
-			ts, err := a.Humans.APITokens(ctx, who.ID)
-			if err != nil {
-				return nil, err
-			}
-			return listed(ts, "", viewToken), nil
-		})
-	route(a, operation("delete-api-token", http.MethodDelete, "/v1/api-tokens/{id}", "Revoke an API token", "api tokens", writing, 204), writing,
-		func(ctx context.Context, who human.Human, in *ByID) (*struct{}, error) {
-			id, err := in.id()
-			if err != nil {
-				return nil, err
-			}
-			return nil, a.Humans.DeleteAPIToken(ctx, who.ID, id)
-		})
+	a.registerTokens()
 
 	type events struct {
 		Page

@@ -58,6 +58,13 @@ func (i *Instance) Stranger(t testing.TB, bearer string) *Person {
 	}, bearer: bearer}
 }
 
+// Stay is the same browser, but it does not follow redirects.
+func (p *Person) Stay() *Person {
+	c := *p.client
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Person{t: p.t, base: p.base, client: &c, bearer: p.bearer}
+}
+
 // Watch, when a test's TestMain sets it, sees every exchange of every Person.
 var Watch func(t testing.TB, method, path string, r Reply)
 
