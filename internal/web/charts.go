@@ -45,35 +45,11 @@ type hour struct {
 
 const chartHeight = 40
 
-// newDay counts todos into hours. partial says that the list was cut.
-func newDay(now time.Time, todos []todo.Detail, partial bool) day {
-	d := day{Partial: partial}
-	start := now.UTC().Truncate(time.Hour).Add(-23 * time.Hour)
-	for i := range 24 {
-		d.Hours = append(d.Hours, hour{From: start.Add(time.Duration(i) * time.Hour), X: int64(i) * 10})
-	}
-	at := func(t time.Time) *hour {
-		i := int(t.Sub(start) / time.Hour)
-		if t.Before(start) || i >= len(d.Hours) {
-			return nil
-		}
-		return &d.Hours[i]
-	}
-	for _, t := range todos {
-		if h := at(t.CreatedAt); h != nil {
-			h.Made++
-			d.Made++
-		}
-		if t.FinishedAt == nil {
-			continue
-		}
-		if h := at(*t.FinishedAt); h != nil {
-			h.Finished++
-			d.Finished++
-		}
-	}
-	for _, h := range d.Hours {
-		d.Most = max(d.Most, h.Made, h.Finished)
+func newDay(counted todo.Day) day {
+	d := day{Partial: counted.Partial}
+	for i, c := range counted.Hours {
+		d.Hours = append(d.Hours, hour{From: counted.From.Add(time.Duration(i) * time.Hour), X: int64(i) * 10, Made: c.Created, Finished: c.Finished})
+		d.Made, d.Finished, d.Most = d.Made+c.Created, d.Finished+c.Finished, max(d.Most, c.Created, c.Finished)
 	}
 	for i := range d.Hours {
 		h := &d.Hours[i]
@@ -81,6 +57,9 @@ func newDay(now time.Time, todos []todo.Detail, partial bool) day {
 	}
 	return d
 }
+
+// Newest is how many todos a partial day was counted from.
+func (day) Newest() int64 { return todo.DayMost }
 
 func height(n, most int64) int64 {
 	if n == 0 || most == 0 {

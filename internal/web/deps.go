@@ -76,6 +76,7 @@ type Todos interface {
 	UpdateQueue(ctx context.Context, owner uuid.UUID, name string, p todo.QueuePatch) (todo.Queue, error)
 	List(ctx context.Context, owner uuid.UUID, f todo.Filter, cursor string, limit int) ([]todo.Detail, string, error)
 	Get(ctx context.Context, owner, id uuid.UUID) (todo.Detail, error)
+	Day(ctx context.Context, owner uuid.UUID, queue string) (todo.Day, error)
 	CreateOwn(ctx context.Context, owner uuid.UUID, n todo.New) (todo.Created, error)
 	Retry(ctx context.Context, owner, id uuid.UUID) (todo.Changed, error)
 	CancelOwn(ctx context.Context, owner, id uuid.UUID, reason string) (todo.Changed, error)

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -131,11 +130,11 @@ func (v *visit) showQueue(status int, q todo.Queue, f form) error {
 		return nil
 	}
 	if page.State == "" {
-		recent, more, err := v.Todos.List(ctx, v.owner(), todo.Filter{Queue: q.Name}, "", listPage)
+		counted, err := v.Todos.Day(ctx, v.owner(), q.Name)
 		if err != nil {
 			return err
 		}
-		page.Day = newDay(time.Now(), recent, more != "")
+		page.Day = newDay(counted)
 	}
 	v.render(status, "queue", q.Name, "queues", page)
 	return nil

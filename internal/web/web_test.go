@@ -481,6 +481,20 @@ func TestTodo_NewOneIsMadeOnce(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, b.get("/queues/nothing").status)
 }
 
+func TestQueue_DayIsCountedAndSaysWhenItIsNotWhole(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.fill()
+	b.signIn("bob", "/")
+	body := b.get("/queues/reviews").body
+	require.Regexp(t, `[1-9]\d* todos made, [1-9]\d* finished`, body)
+	hasNot(t, body, "there were more")
+	b.partial = true
+	body = b.get("/queues/reviews").body
+	has(t, body, "5,120 todos made, 4,880 finished")
+	has(t, body, "counted from your newest 10,000 todos; there were more")
+}
+
 func TestEvents_TellThatTheInboxChanged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -63,6 +63,7 @@ type world struct {
 	narrowed  []scope.Asked
 	created   []todo.New
 	vended    int
+	partial   bool
 	guests    [][]byte
 	refuse    error // the next change is refused with this
 }
@@ -295,6 +296,28 @@ func (t todos) Get(_ context.Context, _, id uuid.UUID) (todo.Detail, error) {
 		}
 	}
 	return todo.Detail{}, refusal.New(refusal.NotFound, "no such todo")
+}
+func (t todos) Day(context.Context, uuid.UUID, string) (todo.Day, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.partial {
+		return todo.Day{Partial: true, Hours: [24]todo.DayHour{23: {Created: 5120, Finished: 4880}}}, nil
+	}
+	d := todo.Day{From: time.Now().UTC().Truncate(time.Hour).Add(-23 * time.Hour)}
+	for _, x := range t.todos {
+		for _, at := range []*time.Time{&x.CreatedAt, x.FinishedAt} {
+			if at == nil || at.Before(d.From) {
+				continue
+			}
+			h := &d.Hours[min(int(at.Sub(d.From)/time.Hour), 23)]
+			if at == x.FinishedAt {
+				h.Finished++
+			} else {
+				h.Created++
+			}
+		}
+	}
+	return d, nil
 }
 func (t todos) CreateOwn(_ context.Context, _ uuid.UUID, n todo.New) (todo.Created, error) {
 	if n.Title == "" {
