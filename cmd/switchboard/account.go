@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"switchboard/internal/refusal"
 )
 
 // account is a human's instance and API token, kept in a private file. The token
@@ -44,7 +45,7 @@ func loadAccount() (account, error) {
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return a, errors.New("not signed in: run `switchboard login <URL of your instance>`")
+		return a, refusal.New(refusal.Unauthenticated, "not signed in; run: switchboard login <URL of your instance>")
 	}
 	if err := json.Unmarshal(text, &a); err != nil {
 		return a, fmt.Errorf("%s: %w", path, err)
@@ -112,7 +113,7 @@ func (a account) do(ctx context.Context, method, path string, body any) ([]byte,
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(r)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; is %s the instance that you mean, and does it run?", err, a.URL)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, 8<<20))
@@ -122,11 +123,22 @@ func (a account) do(ctx context.Context, method, path string, body any) ([]byte,
 	if resp.StatusCode >= 300 {
 		var p struct{ Code, Detail string }
 		if json.Unmarshal(b, &p) == nil && p.Code != "" {
-			return nil, fmt.Errorf("%s: %s", p.Code, p.Detail)
+			return nil, a.hinted(refusal.New(refusal.Code(p.Code), "%s", p.Detail))
 		}
 		return nil, fmt.Errorf("%s answers HTTP %d", a.URL, resp.StatusCode)
 	}
 	return b, nil
+}
+
+// hinted adds what mends a refusal.
+func (a account) hinted(err *refusal.Error) error {
+	switch err.Code {
+	case refusal.Unauthenticated:
+		return fmt.Errorf("%w; run: switchboard login %s", err, a.URL)
+	case refusal.Forbidden:
+		return fmt.Errorf("%w; a person does it in the browser: %s", err, a.URL)
+	}
+	return err
 }
 
 func (a account) get(ctx context.Context, path string, into any) error {

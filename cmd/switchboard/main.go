@@ -23,12 +23,11 @@ func main() {
 	if err == nil {
 		return
 	}
-	var code exitError
-	if errors.As(err, &code) {
-		os.Exit(int(code))
+	var silent exitError
+	if !errors.As(err, &silent) {
+		fmt.Fprintln(os.Stderr, "switchboard:", plainLines(err.Error()))
 	}
-	fmt.Fprintln(os.Stderr, "switchboard:", plainLines(err.Error()))
-	os.Exit(1)
+	os.Exit(int(exitStatus(err)))
 }
 
 // exitError ends the program with a status and no message of ours.
@@ -48,7 +47,9 @@ See the whole loop:     switchboard demo
 Run an instance:        switchboard admin migrate && switchboard admin check && switchboard serve
 Ask for friendship:     switchboard friend request <URL of a card, persona or instance>
 Hand over work:         switchboard connect <endpoint> for an MCP client, switchboard friend call without one
-Look after your own:    switchboard login <instance>, then inbox, grants, todos, personas, endpoints`,
+Look after your own:    switchboard login <instance>, then inbox, grants, todos, personas, endpoints
+
+` + exitStatuses,
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -56,16 +57,17 @@ Look after your own:    switchboard login <instance>, then inbox, grants, todos,
 	root.AddCommand(newServeCommand(), newDevCommand(), newDemoCommand(), newAdminCommand(), newFriendCommand(), newConnectCommand(), newDevPostgresCommand(), newManCommand())
 	root.AddCommand(newOwnCommands()...)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return fmt.Errorf("%w; see: %s --help", err, c.CommandPath())
+		return usageError{fmt.Errorf("%w; see: %s --help", err, c.CommandPath())}
 	})
 	refuseUnknown(root)
+	tellUsage(root)
 	return root
 }
 
-// refuseUnknown has a command that only holds others refuse a name that is none
-// of them; without it, a mistyped subcommand prints help and succeeds.
+// refuseUnknown has a command that holds others refuse a name that is none of
+// them; without it, a mistyped subcommand prints help and succeeds.
 func refuseUnknown(c *cobra.Command) {
-	if c.HasSubCommands() && !c.Runnable() {
+	if c.HasSubCommands() {
 		c.DisableFlagsInUseLine, c.SuggestionsMinimumDistance = true, 2
 		c.Args = func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -77,7 +79,9 @@ func refuseUnknown(c *cobra.Command) {
 			}
 			return fmt.Errorf("there is no command %q%s; see: %s --help", c.CommandPath()+" "+args[0], meant, c.CommandPath())
 		}
-		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+		if !c.Runnable() {
+			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+		}
 	}
 	for _, sub := range c.Commands() {
 		refuseUnknown(sub)
