@@ -491,8 +491,8 @@ func TestQueue_DayIsCountedAndSaysWhenItIsNotWhole(t *testing.T) {
 	hasNot(t, body, "there were more")
 	b.partial = true
 	body = b.get("/queues/reviews").body
-	has(t, body, "5,120 todos made, 4,880 finished")
-	has(t, body, "counted from your newest 10,000 todos; there were more")
+	has(t, body, "5120 todos made, 4880 finished")
+	has(t, body, "counted from your newest 10\u202f000 todos; there were more")
 }
 
 func TestEvents_TellThatTheInboxChanged(t *testing.T) {
