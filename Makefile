@@ -12,7 +12,7 @@ SOAK ?= 15m
 BENCH_JSON ?= bench.json
 BENCH_FLAGS ?=
 
-.PHONY: help run demo test lint e2e bench soak interop conformance build clean
+.PHONY: help run demo test lint cross e2e bench soak interop conformance build clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +42,9 @@ interop: build ## official clients of other hands against an instance (npm bring
 
 conformance: ## the MCP project's suite against an endpoint (npm brings it)
 	@.ci/conformance
+
+cross: ## the program for the systems that it is for, without cgo
+	@for os in linux darwin windows; do for arch in amd64 arm64; do CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch go build -o /dev/null ./cmd/switchboard && echo "cross: $$os/$$arch" || exit 1; done; done
 
 e2e: build ## the pages in a real Chromium (CHROMIUM names it when it is not found), pictures kept in .shots/
 	@$(PROGRAM) dev-postgres -- go test -tags e2e -count=1 -timeout 15m ./internal/web/e2e

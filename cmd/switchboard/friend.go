@@ -30,7 +30,7 @@ func newFriendCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "friend",
 		Short: "Ask somebody's persona for friendship, and follow what you asked",
-		Long:  "The requester's side, for a human without an instance: asks a persona for friendship, waits for the human there to decide,\nand prints how an MCP client uses what was granted. One key a request, kept in a private file.",
+		Long:  "The requester's side, for a human without an instance: asks a persona for friendship, waits for the human there to decide,\nand prints how an MCP client uses what was granted. One key a request, kept in a private file\nor the system keyring.",
 	}
 	c.PersistentFlags().StringVar(&shared.state, "state", "", "folder for requests and keys (default $XDG_STATE_HOME/switchboard)")
 	c.PersistentFlags().BoolVar(&shared.asJSON, "json", false, "print JSON")
@@ -45,7 +45,7 @@ type friendRequestFlags struct {
 	name, card, reason, supersedes string
 	method, issuer, headless       string
 	client                         string
-	wait, yes                      bool
+	wait, yes, keyring             bool
 }
 
 func newFriendRequestCommand(shared *friendFlags) *cobra.Command {
@@ -71,6 +71,7 @@ func newFriendRequestCommand(shared *friendFlags) *cobra.Command {
 	flags.StringVar(&f.issuer, "issuer", "", "where you sign in, when the persona trusts several")
 	flags.StringVar(&f.headless, "headless", "", "sign in as this person at a development issuer, without a browser")
 	flags.StringVar(&f.client, "client", "", "print the configuration of one client: "+strings.Join(clientNames(), ", "))
+	flags.BoolVar(&f.keyring, "keyring", false, "keep the key in the system keyring, not in a file")
 	flags.BoolVar(&f.wait, "wait", false, "wait for the decision")
 	flags.BoolVarP(&f.yes, "yes", "y", false, "send without asking")
 	return c
@@ -84,6 +85,9 @@ func (f *friendRequestFlags) run(c *cobra.Command, target string) error {
 	store, err := requester.Open(f.state)
 	if err != nil {
 		return err
+	}
+	if f.keyring {
+		store.KeepInKeyring(stderr)
 	}
 	q := requester.New(0)
 	card, err := q.Find(ctx, target)

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -230,6 +233,36 @@ func TestFriend_ARenewalGoesOnUnderTheOldConfiguration(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, out, "ended")
 	require.Contains(t, told, renewed.ID)
+}
+
+// Where there is no keyring, connect says so and works with the key's file.
+func TestConnect_WithoutTheKeyringThatWasAskedFor(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("elsewhere there is always a keyring, and it is the developer's")
+	}
+	c := newCommandLine(t)
+	shown, _ := c.request(map[string]any{}, "--name", "release-bot", "--reason", "Hand you pull requests.")
+	program, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), program, "connect", shown.Grant.Endpoint, "--keyring", "--state", c.state)
+	cmd.Env = append(os.Environ(), asProgram+"=yes", "DBUS_SESSION_BUS_ADDRESS=unix:path=/nowhere/bus")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	_, err = io.WriteString(stdin, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"whoami","arguments":{}}}`+"\n")
+	require.NoError(t, err)
+	out, err := bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+	require.NoError(t, stdin.Close())
+	require.NoError(t, cmd.Wait(), stderr.String())
+	require.Contains(t, stderr.String(), "No system keyring can be used here")
+	require.NotContains(t, stderr.String(), "PRIVATE KEY")
+	require.Contains(t, out, shown.Grant.Endpoint, "the call was answered")
 }
 
 func TestFriend_LeavingEndsTheGrantAndTheKey(t *testing.T) {

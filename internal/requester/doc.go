@@ -3,9 +3,9 @@
 // the endpoint that was vended (specs/protocol.md sections 3 to 5).
 //
 // Everything it needs of a stranger it learns from the card. Each request gets
-// a key of its own, kept with the request in one private file that is written
-// before anything is sent, so that nothing which was granted can be lost by a
-// crash here. The key, ID tokens and access tokens never stand in an error, a
+// a key of its own, kept with the request in one private file or beside it in the
+// system keyring, and written before anything is sent, so that nothing which was
+// granted can be lost by a crash here. The key, ID tokens and access tokens never stand in an error, a
 // log line or an output.
 //
 // Invariants: what is asked is sent only to the origin that published the card

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -31,7 +33,8 @@ const (
 // Request is a friend request of ours: one file, with the key that it and the
 // grant that may follow from it stand for.
 type Request struct {
-	Key        string      `json:"key"` // PEM of the private key
+	Key        string      `json:"key,omitempty"`     // PEM of the private key
+	Keyring    string      `json:"keyring,omitempty"` // the key's thumbprint, under which the system keyring has it in place of the file
 	ID         string      `json:"id,omitempty"`
 	MessageID  string      `json:"message_id"`
 	Card       string      `json:"card"`
@@ -47,6 +50,8 @@ type Request struct {
 	Note       string      `json:"note,omitempty"` // what the human said when declining
 	CreatedAt  time.Time   `json:"created_at"`
 	Grant      *Grant      `json:"grant,omitempty"`
+
+	ring Keyring // of the store that it was read from
 }
 
 // Grant is the artifact of an approved request. It holds no secret.
@@ -59,17 +64,30 @@ type Grant struct {
 	ExpiresAt           time.Time   `json:"expires_at"`
 }
 
-// key returns the private key of the file.
+// key returns the private key, of the file or the keyring.
 func (r *Request) key() (*provenance.Key, error) {
+	if r.Key == "" && r.Keyring != "" && r.ring != nil {
+		pem, err := r.ring.Get(r.Keyring)
+		if err != nil {
+			return nil, fmt.Errorf("the key for %s lies in the system keyring (%s, %s), which cannot be read: %w", r.A2A, keyringService, r.Keyring, err)
+		}
+		r.Key = pem
+	}
 	k, err := provenance.ParseKey([]byte(r.Key))
 	if err != nil {
 		return nil, fmt.Errorf("the key kept for %s cannot be read: %w", r.A2A, err)
+	}
+	if r.Keyring != "" && k.Thumbprint() != r.Keyring {
+		return nil, fmt.Errorf("the system keyring has another key for %s than %s", r.A2A, r.Keyring)
 	}
 	return k, nil
 }
 
 // Thumbprint returns the RFC 7638 thumbprint of the request's key, "" when it cannot be read.
 func (r *Request) Thumbprint() string {
+	if r.Keyring != "" {
+		return r.Keyring
+	}
 	k, err := r.key()
 	if err != nil {
 		return ""
@@ -78,7 +96,11 @@ func (r *Request) Thumbprint() string {
 }
 
 // Store is the folder that the requests are kept in.
-type Store struct{ dir string }
+type Store struct {
+	dir  string
+	ring Keyring
+	told io.Writer // who hears that a key stays in its file; nil while all do
+}
 
 // Open returns the store in dir, which is made when it is missing; "" is DefaultDir.
 func Open(dir string) (*Store, error) {
@@ -92,7 +114,7 @@ func Open(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("folder for keys: %w", err)
 	}
-	return &Store{dir}, nil
+	return &Store{dir: dir, ring: systemKeyring{sessionBus}}, nil
 }
 
 // DefaultDir is $XDG_STATE_HOME/switchboard, or where the system keeps such
@@ -115,22 +137,38 @@ func DefaultDir() (string, error) {
 	return filepath.Join(home, ".local", "state", "switchboard"), nil
 }
 
-func (s *Store) path(r *Request) (string, error) {
+// path is where the request is kept; its name is the key's thumbprint.
+func (s *Store) path(r *Request) (path, thumbprint string, err error) {
+	if r.Keyring != "" {
+		if !thumbprinted.MatchString(r.Keyring) {
+			return "", "", fmt.Errorf("the request kept for %s names no key of the keyring", r.A2A)
+		}
+		return filepath.Join(s.dir, r.Keyring+".json"), r.Keyring, nil
+	}
 	k, err := r.key()
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	return filepath.Join(s.dir, k.Thumbprint()+".json"), nil
+	return filepath.Join(s.dir, k.Thumbprint()+".json"), k.Thumbprint(), nil
 }
+
+// thumbprinted is what RFC 7638 thumbprints look like.
+var thumbprinted = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
 // Save writes the request so that a crash leaves the old file or the new one,
 // and only this user can read it.
 func (s *Store) Save(r *Request) (err error) {
-	path, err := s.path(r)
+	path, thumbprint, err := s.path(r)
 	if err != nil {
 		return err
 	}
-	b, err := json.MarshalIndent(r, "", "  ")
+	s.moveKey(r, thumbprint, path)
+	r.ring = s.ring
+	kept := *r
+	if kept.Keyring != "" {
+		kept.Key = ""
+	}
+	b, err := json.MarshalIndent(kept, "", "  ")
 	if err != nil {
 		return fmt.Errorf("keep request: %w", err)
 	}
@@ -167,9 +205,14 @@ func (s *Store) Save(r *Request) (err error) {
 
 // Remove deletes the request and its key.
 func (s *Store) Remove(r *Request) error {
-	path, err := s.path(r)
+	path, _, err := s.path(r)
 	if err != nil {
 		return err
+	}
+	if r.Keyring != "" {
+		if err := s.ring.Delete(r.Keyring); err != nil {
+			return fmt.Errorf("remove the key from the system keyring: %w", err)
+		}
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove key: %w", err)
@@ -201,7 +244,7 @@ func (s *Store) List() ([]*Request, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read requests: %w", err)
 		}
-		r := &Request{}
+		r := &Request{ring: s.ring}
 		if err := json.Unmarshal(b, r); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
