@@ -197,6 +197,53 @@ func TestSignIn_RefusesWhatDoesNotBelongTogether(t *testing.T) {
 	require.Equal(t, refusal.InvalidArgument, refusal.CodeOf(err))
 }
 
+func TestSignIn_WhoComesToLiveHereHearsByMailUntilTurnedOff(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "alice@example.com", "bob@example.com")
+	carol, _ := devidp.PersonNamed("carol")
+	p, err := b.issuer.Person([]byte(`{"iss":"` + b.issuer.Issuer + `","sub":"` + carol.Subject + `"}`))
+	require.NoError(t, err)
+	b.requesters.known = [][]byte{p.Identity}
+	mailTo := func(store *human.Store, token string) bool {
+		s, err := store.Authenticate(t.Context(), token)
+		require.NoError(t, err)
+		return s.Human.Notifications.Email
+	}
+	token, err := b.signIn(t, "alice")
+	require.NoError(t, err)
+	require.True(t, mailTo(b.store, token))
+	s, err := b.store.Authenticate(t.Context(), token)
+	require.NoError(t, err)
+	_, err = b.store.Update(t.Context(), s.Human.ID, nil, &human.Notifications{}, nil)
+	require.NoError(t, err)
+	token, err = b.signIn(t, "alice")
+	require.NoError(t, err)
+	require.False(t, mailTo(b.store, token), "what was turned off stays off")
+
+	// A guest has no settings to turn it off in; who moves in then has.
+	token, err = b.signIn(t, "carol")
+	require.NoError(t, err)
+	require.False(t, mailTo(b.store, token))
+	b.config.Residents, err = human.NewResidents([]string{"carol@example.com"}, true)
+	require.NoError(t, err)
+	b.store, err = human.New(b.pool, b.config)
+	require.NoError(t, err)
+	token, err = b.signIn(t, "carol")
+	require.NoError(t, err)
+	require.True(t, mailTo(b.store, token))
+
+	// Without an address that the issuer vouches for there is nothing to turn on.
+	b.issuer.EmailAuthoritativeFor = nil
+	b.config.Issuers[0].EmailAuthoritativeFor = nil
+	b.config.Residents, err = human.NewResidents([]string{"*"}, true)
+	require.NoError(t, err)
+	b.store, err = human.New(b.pool, b.config)
+	require.NoError(t, err)
+	token, err = b.signIn(t, "bob")
+	require.NoError(t, err)
+	require.False(t, mailTo(b.store, token))
+}
+
 func TestSignIn_LetsInResidentsAndGuestsOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "bob@example.com")

@@ -254,7 +254,10 @@ func (s *Store) upsert(ctx context.Context, tx pgx.Tx, p provenance.Person, resi
 	}
 	h, err := s.scanHuman(tx.QueryRow(ctx, `
 		UPDATE human h
-		SET name = CASE WHEN h.named THEN h.name ELSE $2 END, email = $3, resident = $4, arrived = h.arrived OR $4
+		SET name = CASE WHEN h.named THEN h.name ELSE $2 END, email = $3, resident = $4, arrived = h.arrived OR $4,
+		    -- A request that nobody sees is no approval: who has just come to live here hears by e-mail, where
+		    -- there is a verified address, until they turn it off. Guests have no settings to do so.
+		    notifications = CASE WHEN $4 AND NOT h.arrived AND $3 <> '' AND h.notifications = '{}' THEN '{"email": true}' ELSE h.notifications END
 		WHERE h.id = $1
 		RETURNING `+humanColumns, id, name, p.Email, resident))
 	if err != nil {

@@ -60,6 +60,8 @@ func (s *Store) compose(ctx context.Context, n notification, h human.Human) (m m
 		ok, err = s.composeReceived(ctx, n, &m)
 	case kindDecided:
 		ok, err = s.composeDecided(ctx, n, &m)
+	case kindAsked:
+		ok, err = s.composeAsked(ctx, n, &m)
 	case kindChanged, kindEnding:
 		ok, err = s.composeGrant(ctx, n, &m)
 	}
@@ -194,8 +196,8 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
-// hookData is the member data of a webhook's body. Members named from and note
-// hold what other people wrote.
+// hookData is the member data of a webhook's body. Members named from, note and
+// question hold what others wrote.
 type hookData struct {
 	Text          string       `json:"text"`
 	URL           string       `json:"url"` // the page, for a signed-in human
@@ -209,6 +211,9 @@ type hookData struct {
 	Scope         *scope.Scope `json:"scope,omitempty"`
 	From          *hookFrom    `json:"from,omitempty"`
 	Note          string       `json:"note,omitempty"`
+	Queue         string       `json:"queue,omitempty"`
+	Todo          *uuid.UUID   `json:"todo_id,omitempty"`
+	Question      string       `json:"question,omitempty"`
 }
 
 // hookFrom is who asks, and what they say of themselves.

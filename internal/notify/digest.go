@@ -144,7 +144,7 @@ func (s *Store) gathered(ctx context.Context, to uuid.UUID) ([]notification, []u
 	var n notification
 	_, err := pgx.ForEachRow(rows, n.columns(), func() error {
 		out, ids = append(out, n), append(ids, n.ID)
-		n.Identity, n.RequestID, n.GrantID, n.ExpiresAt = nil, nil, nil, nil // the next row's are its own
+		n.Identity, n.RequestID, n.GrantID, n.ExpiresAt, n.TodoID, n.QuestionID = nil, nil, nil, nil, nil, nil // the next row's are its own
 		return nil
 	})
 	if err != nil {

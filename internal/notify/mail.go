@@ -59,7 +59,7 @@ func (s *Store) messageID(id uuid.UUID) string { return id.String() + "@" + s.ho
 
 // write fills in both forms of the text.
 func (s *Store) write(e envelope, l letter) envelope {
-	e.Leave = s.o.PublicURL + "/settings"
+	e.Leave = s.o.PublicURL + "/settings#h-notify"
 	l.Host, l.Leave = s.host, e.Leave
 	var plain, html bytes.Buffer
 	if err := plainMail.Execute(&plain, l); err != nil {

@@ -18,6 +18,7 @@ const (
 	kindChanged  = "grant.changed"
 	kindEnding   = "grant.ending"
 	kindDisabled = "webhook.disabled"
+	kindAsked    = "todo.asked"
 	kindTest     = "test"
 )
 
@@ -39,10 +40,13 @@ type notification struct {
 	Persona   string
 	RequestID *uuid.UUID
 	GrantID   *uuid.UUID
-	State     string
-	Event     string
-	ExpiresAt *time.Time
-	CreatedAt time.Time
+	TodoID    *uuid.UUID
+	// QuestionID is the question that a worker asks on the todo.
+	QuestionID *uuid.UUID
+	State      string
+	Event      string
+	ExpiresAt  *time.Time
+	CreatedAt  time.Time
 }
 
 // Notify writes down who is to hear of the notice, in the acting transaction.
@@ -126,10 +130,10 @@ func noticeID(ctx context.Context, tx pgx.Tx, n friend.Notice, to side) (uuid.UU
 // put writes a row of the outbox and the job that looks after it, once.
 func (s *Store) put(ctx context.Context, tx pgx.Tx, n notification) error {
 	tag, err := tx.Exec(ctx, `
-		INSERT INTO notification (owner, id, kind, side, identity, persona, request_id, grant_id, state, event, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+		INSERT INTO notification (owner, id, kind, side, identity, persona, request_id, grant_id, state, event, expires_at, todo_id, question_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 		ON CONFLICT (owner, id) DO NOTHING`,
-		n.Owner, n.ID, n.Kind, n.Side, n.Identity, n.Persona, n.RequestID, n.GrantID, n.State, n.Event, n.ExpiresAt)
+		n.Owner, n.ID, n.Kind, n.Side, n.Identity, n.Persona, n.RequestID, n.GrantID, n.State, n.Event, n.ExpiresAt, n.TodoID, n.QuestionID)
 	if err != nil {
 		return fmt.Errorf("write a notification: %w", err)
 	}
@@ -142,10 +146,10 @@ func (s *Store) put(ctx context.Context, tx pgx.Tx, n notification) error {
 	return nil
 }
 
-const notificationColumns = `n.owner, n.id, n.kind, n.side, n.identity, n.persona, n.request_id, n.grant_id, n.state, n.event, n.expires_at, n.created_at`
+const notificationColumns = `n.owner, n.id, n.kind, n.side, n.identity, n.persona, n.request_id, n.grant_id, n.state, n.event, n.expires_at, n.created_at, n.todo_id, n.question_id`
 
 func (n *notification) columns() []any {
-	return []any{&n.Owner, &n.ID, &n.Kind, &n.Side, &n.Identity, &n.Persona, &n.RequestID, &n.GrantID, &n.State, &n.Event, &n.ExpiresAt, &n.CreatedAt}
+	return []any{&n.Owner, &n.ID, &n.Kind, &n.Side, &n.Identity, &n.Persona, &n.RequestID, &n.GrantID, &n.State, &n.Event, &n.ExpiresAt, &n.CreatedAt, &n.TodoID, &n.QuestionID}
 }
 
 func unlessZero(id uuid.UUID) *uuid.UUID {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -51,6 +52,7 @@ type Options struct {
 	Sealer    Sealer
 	Humans    Humans  // may be given later, by Join
 	Friends   Friends // may be given later, by Join
+	Todos     Todos   // nil: nobody is told of workers' questions
 	Record    func(ctx context.Context, tx pgx.Tx, events ...activity.Event) error
 	Log       *slog.Logger
 	// PollEvery is how often a replica looks for something to send; 1 s when zero.
@@ -157,6 +159,11 @@ func (s *Store) Run(ctx context.Context) error {
 			return nil
 		}
 		return fmt.Errorf("start the River client: %w", err)
+	}
+	if s.o.Todos != nil {
+		var ended sync.WaitGroup
+		ended.Go(func() { s.questions(ctx) })
+		defer ended.Wait()
 	}
 	stopped := s.river.Stopped()
 	tick := time.NewTicker(time.Hour)

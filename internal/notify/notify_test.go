@@ -38,7 +38,7 @@ func TestARequestReachesItsOwnerByMailAndSignedWebhook(t *testing.T) {
 	subject, err := new(mime.WordDecoder).DecodeHeader(head.Get("Subject"))
 	require.NoError(t, err)
 	require.Equal(t, "Friend request for review-bot from alice@example.com", subject)
-	require.Equal(t, "<"+publicURL+"/settings>", head.Get("List-Unsubscribe"))
+	require.Equal(t, "<"+publicURL+"/settings#h-notify>", head.Get("List-Unsubscribe"))
 	require.Equal(t, "auto-generated", head.Get("Auto-Submitted"))
 	id := i.text(t, `SELECT id::text FROM notification`)
 	require.Equal(t, "<"+id+"@switchboard.example>", head.Get("Message-ID"))

@@ -111,7 +111,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 		OnChange: func(owner, _ uuid.UUID) { todos.Woken(owner) },
 	})
 	notices, err := notify.New(s.pool, notify.Options{
-		PublicURL: c.PublicURL, Dev: c.Dev, SMTP: c.SMTP, MailFrom: c.MailFrom, Sealer: sealer, Record: activity.Record, Log: s.log,
+		PublicURL: c.PublicURL, Dev: c.Dev, SMTP: c.SMTP, MailFrom: c.MailFrom, Sealer: sealer, Todos: todos, Record: activity.Record, Log: s.log,
 	})
 	if err != nil {
 		return err

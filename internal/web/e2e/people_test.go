@@ -34,7 +34,7 @@ func TestPeople_FirstRunToFinishedWork(t *testing.T) {
 
 	// Notifications: what is to come shall reach bob.
 	bob.open("/settings")
-	bob.click("#email")
+	require.True(t, value[bool](bob, `document.querySelector('#email').checked`), "on from the start, for a verified address")
 	bob.fill("#webhook", w.hooks.url)
 	bob.do(clickForm("/settings/notifications"))
 	bob.sees("Saved.")
