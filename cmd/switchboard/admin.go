@@ -28,7 +28,7 @@ func newMigrateCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			if database == "" && config != "" {
 				cfg, err := server.Load(config, os.Environ())
-				if err != nil {
+				if cfg.DatabaseURL == "" {
 					return err
 				}
 				database = cmp.Or(cfg.DirectDatabaseURL, cfg.DatabaseURL)
@@ -91,13 +91,12 @@ func newCheckCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Tell what is wrong with the configuration, and how to mend it",
-		Args:  cobra.NoArgs,
+		Long: `Checks every setting, and tries what an instance needs: the database, its schema, the rights of its role, what is sealed there, the issuers,
+the mail server. Prints a line for each, ok or WRONG with what mends it; ends with 1 when something must be mended. Changes nothing.`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := server.Load(config, os.Environ())
-			if err != nil {
-				return err
-			}
-			return server.Diagnose(c.Context(), cfg, c.OutOrStdout())
+			return server.Diagnose(c.Context(), cfg, err, c.OutOrStdout())
 		},
 	}
 	c.Flags().StringVar(&config, "config", os.Getenv("SWITCHBOARD_CONFIG"), "configuration file")

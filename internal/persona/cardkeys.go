@@ -161,6 +161,25 @@ func (k *CardKeys) load(ctx context.Context) (jose.Signer, []jose.JSONWebKey, er
 	return signer, public, nil
 }
 
+// Openable reports whether the operator's sealing keys open every card key that
+// is kept; nil too when there is none yet.
+func (k *CardKeys) Openable(ctx context.Context) error {
+	rows, err := k.pool.Query(ctx, `SELECT kid, sealed FROM card_key`)
+	if err != nil {
+		return fmt.Errorf("card keys: %w", err)
+	}
+	var kid string
+	var sealed []byte
+	_, err = pgx.ForEachRow(rows, []any{&kid, &sealed}, func() error {
+		_, err := k.sealer.Open(sealed, "card-key:"+kid)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("card key %s: %w", kid, err)
+	}
+	return nil
+}
+
 func (k *CardKeys) make(ctx context.Context, tx pgx.Tx) error {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

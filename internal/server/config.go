@@ -69,8 +69,30 @@ func Settings() []Setting {
 
 const prefix = "SWITCHBOARD_"
 
+// faults are what is wrong with a configuration, one a setting: what follows
+// from a setting that is wrong already is not worth a line.
+type faults struct {
+	about map[string]bool
+	errs  []error
+}
+
+func (f *faults) add(setting string, err error) {
+	if f.about == nil {
+		f.about = map[string]bool{}
+	}
+	if !f.about[setting] {
+		f.errs = append(f.errs, err)
+	}
+	f.about[setting] = true
+}
+
+func (f *faults) wrong(setting, format string, args ...any) {
+	f.add(setting, fmt.Errorf("%s: %w", setting, fmt.Errorf(format, args...)))
+}
+
 // Load reads the configuration from a YAML file ("" for none) and the
-// environment. The error names each setting that is missing or wrong.
+// environment. The error names each setting that is missing or wrong; what is
+// right is in the configuration all the same.
 func Load(file string, environ []string) (Config, error) {
 	values := map[string]string{}
 	for _, s := range Settings() {
@@ -78,7 +100,6 @@ func Load(file string, environ []string) (Config, error) {
 			values[s.Name] = s.Default
 		}
 	}
-	var errs []error
 	if file != "" {
 		if err := readFile(file, values); err != nil {
 			return Config{}, err
@@ -94,13 +115,11 @@ func Load(file string, environ []string) (Config, error) {
 			values[key] = value
 		}
 	}
+	var f faults
 	for _, s := range Settings() {
 		if s.Required && strings.TrimSpace(values[s.Name]) == "" {
-			errs = append(errs, fmt.Errorf("%s (%s%s) is not set: %s", s.Name, prefix, strings.ToUpper(s.Name), s.About))
+			f.add(s.Name, fmt.Errorf("%s (%s%s) is not set: %s", s.Name, prefix, strings.ToUpper(s.Name), s.About))
 		}
-	}
-	if len(errs) > 0 {
-		return Config{}, errors.Join(errs...)
 	}
 	c := Config{
 		PublicURL: values["public_url"], Listen: values["listen"], PrivateListen: values["private_listen"],
@@ -108,37 +127,44 @@ func Load(file string, environ []string) (Config, error) {
 		SMTP: values["smtp_url"], MailFrom: values["mail_from"], SignInRedirects: split(values["sign_in_redirects"]),
 		Directories: split(values["directories"]),
 	}
-	path := values["issuers_file"]
-	if file != "" && !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(file), path)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		errs = append(errs, fmt.Errorf("issuers_file: %w", err))
-	} else if c.Issuers, err = provenance.ParseIssuers(text, false); err != nil {
-		errs = append(errs, fmt.Errorf("issuers_file %s: %w", path, err))
+	c.parse(file, values, &f)
+	c.check(&f)
+	return c, errors.Join(f.errs...)
+}
+
+// parse reads the settings that are more than a word.
+func (c *Config) parse(file string, values map[string]string, f *faults) {
+	if path := values["issuers_file"]; path != "" {
+		if file != "" && !filepath.IsAbs(path) {
+			path = filepath.Join(filepath.Dir(file), path)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.wrong("issuers_file", "%w", err)
+		} else if c.Issuers, err = provenance.ParseIssuers(text, false); err != nil {
+			f.wrong("issuers_file", "%s: %w", path, err)
+		}
 	}
 	for n, text := range split(values["seal_key"]) {
 		key, err := provenance.ParseSealKey(text)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("seal_key: key %d: %w", n+1, err))
+			f.wrong("seal_key", "key %d: %w; make one with `switchboard admin seal-key`", n+1, err)
+			continue
 		}
 		c.SealKeys = append(c.SealKeys, key)
 	}
+	var err error
 	if c.Residents, err = human.NewResidents(split(values["residents"]), false); err != nil {
-		errs = append(errs, err)
+		f.add("residents", err)
 	}
 	for _, text := range split(values["trusted_proxies"]) {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("trusted_proxies: %q is no address range such as 10.0.0.0/8", text))
+			f.wrong("trusted_proxies", "%q is no address range such as 10.0.0.0/8", text)
+			continue
 		}
 		c.TrustedProxies = append(c.TrustedProxies, p)
 	}
-	if err := c.Check(); err != nil {
-		errs = append(errs, err)
-	}
-	return c, errors.Join(errs...)
 }
 
 func known(key string) bool {
@@ -186,10 +212,13 @@ func split(text string) []string {
 
 // Check reports what is wrong or dangerous, naming the setting.
 func (c *Config) Check() error {
-	var errs []error
-	wrong := func(setting, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s", setting, fmt.Sprintf(format, args...)))
-	}
+	var f faults
+	c.check(&f)
+	return errors.Join(f.errs...)
+}
+
+func (c *Config) check(f *faults) {
+	wrong := f.wrong
 	u, err := url.Parse(c.PublicURL)
 	switch {
 	case err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http"):
@@ -197,12 +226,12 @@ func (c *Config) Check() error {
 	case u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
 		wrong("public_url", "%q must have no path, query or trailing slash", c.PublicURL)
 	case u.Scheme == "http" && !loopback(u.Hostname()):
-		wrong("public_url", "http is for loopback only; use https")
+		wrong("public_url", "http is for loopback only; put a reverse proxy with TLS before the public listener, and write https://%s", u.Host)
 	case c.Dev && !loopback(u.Hostname()):
 		wrong("public_url", "development mode serves loopback only")
 	}
 	if len(c.SealKeys) == 0 {
-		wrong("seal_key", "there is none")
+		wrong("seal_key", "there is none; make one with `switchboard admin seal-key`")
 	}
 	login, trusted := false, false
 	for _, i := range c.Issuers {
@@ -230,7 +259,6 @@ func (c *Config) Check() error {
 			wrong("mail_from", "is required with smtp_url")
 		}
 	}
-	return errors.Join(errs...)
 }
 
 func loopback(host string) bool {
