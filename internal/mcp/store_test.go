@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -271,7 +272,8 @@ func TestAnotherReplica_InTheMiddleOfAClientsLife(t *testing.T) {
 
 // TestChanged_NothingTakesEffectAfterwards: callers on three replicas hammer an
 // endpoint while its owner takes something away. Once that has answered, no
-// call that needs it takes effect on any replica. Run with -count for more.
+// call that needs it takes effect on any replica. SWITCHBOARD_TEST_REPETITIONS
+// has each done more than once.
 func TestChanged_NothingTakesEffectAfterwards(t *testing.T) {
 	t.Parallel()
 	i := newInstance(t)
@@ -287,42 +289,65 @@ func TestChanged_NothingTakesEffectAfterwards(t *testing.T) {
 	for name, change := range map[string]endpoint.Change{
 		"revoke": {State: &revoked}, "pause": {State: &paused}, "expire": {ExpiresAt: &past}, "narrow to another queue": {Scope: &otherQueue}, "narrow to another verb": {Scope: &otherVerb},
 	} {
-		id, alice := i.friend(all)
-		clients := []client{alice, i.at(second, id, alice.token), i.at(third, id, alice.token)}
-		var changed atomic.Bool
-		var acknowledged, after atomic.Int64
-		var wg sync.WaitGroup
-		for n := range 24 {
-			c := clients[n%3]
-			wg.Go(func() {
-				for k := 0; ; k++ {
-					late := changed.Load()
-					r := c.tool("create_for", `{"queue":"reviews","title":"T","idempotency_key":"`+strconv.Itoa(n)+`-`+strconv.Itoa(k)+`"}`)
-					if !strings.Contains(r.text, `"structuredContent":{"todo_id"`) {
-						return
-					}
-					acknowledged.Add(1)
-					if late {
-						after.Add(1)
-						return
-					}
-				}
-			})
-		}
-		time.AfterFunc(100*time.Millisecond, func() {
-			i.change(id, change)
-			changed.Store(true)
+		t.Run(name, func(t *testing.T) {
+			for range repetitions(t) {
+				nothingAfter(t, i, []replica{i.first, second, third}, all, change)
+			}
 		})
-		wg.Wait()
-		require.True(t, changed.Load(), name)
-		require.Zero(t, after.Load(), name)
-		var stored int64
-		require.NoError(t, i.first.pool.QueryRow(t.Context(), `SELECT count(*) FROM todo_live l JOIN endpoint e ON e.owner = l.owner AND e.line = l.line WHERE e.id = $1`, id).Scan(&stored), name)
-		require.Equal(t, acknowledged.Load(), stored, "%s: what was acknowledged is there, and nothing else", name)
 	}
 	id, alice := i.friend(all)
 	i.change(id, endpoint.Change{State: &revoked})
 	gone, unknown := alice.rpc("tools/list", nil), i.at(i.first, newID(), alice.token).rpc("tools/list", nil)
 	gone.refusedToken(t)
 	unknown.refusedToken(t)
+}
+
+// nothingAfter has many callers hammer a new endpoint on three replicas while it
+// is changed.
+func nothingAfter(t *testing.T, i *instance, at []replica, granted scope.Scope, change endpoint.Change) {
+	t.Helper()
+	id, alice := i.friend(granted)
+	clients := []client{i.at(at[0], id, alice.token), i.at(at[1], id, alice.token), i.at(at[2], id, alice.token)}
+	var changed atomic.Bool
+	var acknowledged, after atomic.Int64
+	var wg sync.WaitGroup
+	for n := range 64 {
+		c := clients[n%3]
+		wg.Go(func() {
+			for k := 0; ; k++ {
+				late := changed.Load()
+				r := c.tool("create_for", `{"queue":"reviews","title":"T","idempotency_key":"`+strconv.Itoa(n)+`-`+strconv.Itoa(k)+`"}`)
+				if !strings.Contains(r.text, `"structuredContent":{"todo_id"`) {
+					return
+				}
+				acknowledged.Add(1)
+				if late {
+					after.Add(1)
+					return
+				}
+			}
+		})
+	}
+	time.AfterFunc(100*time.Millisecond, func() {
+		i.change(id, change)
+		changed.Store(true)
+	})
+	wg.Wait()
+	require.True(t, changed.Load())
+	require.Zero(t, after.Load())
+	var stored int64
+	require.NoError(t, i.first.pool.QueryRow(t.Context(), `SELECT count(*) FROM todo_live l JOIN endpoint e ON e.owner = l.owner AND e.line = l.line WHERE e.id = $1`, id).Scan(&stored))
+	require.Equal(t, acknowledged.Load(), stored, "what was acknowledged is there, and nothing else")
+}
+
+// repetitions is how often a race is run.
+func repetitions(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("SWITCHBOARD_TEST_REPETITIONS")
+	if text == "" {
+		return 1
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	return n
 }

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -79,40 +81,65 @@ func TestOnceItAnswered_NothingUncommittedTakesEffect(t *testing.T) {
 	db := pgtest.Open(t, w.database)
 	grant := "/v1/grants/" + f.request.Grant.ID
 
-	type ending struct {
-		name      string
-		end, mend func()
-	}
-	narrowed := map[string]any{"scope": map[string]any{"queues": []string{h.queue}, "verbs": []scope.Verb{scope.TodoStatus}}}
-	run := func(e ending, n int) {
-		for range n {
-			burst := startBurst(t, urls, f.endpoint.URL(), token, h.queue)
-			burst.awaitSome(t)
-			e.end()
-			then := countTodos(t, db, h.queue)
-			burst.stop()
-			require.Equal(t, then, countTodos(t, db, h.queue), "%s: calls took effect after it had answered", e.name)
-			require.Equal(t, then, countTodos(t, db, h.queue))
-			if e.mend != nil {
-				e.mend()
-			}
-		}
-	}
-	run(ending{"pause", func() { bob.post(grant+"/pause", map[string]any{}, nil) }, func() { bob.post(grant+"/resume", map[string]any{}, nil) }}, repetitions(t, 6))
-	run(ending{"narrow", func() { bob.post(grant+"/narrow", narrowed, nil) }, nil}, 1)
-
-	// Revoking is for good, so each time it is another endpoint: bob's own.
-	for range repetitions(t, 6) {
-		var e struct{ ID, URL, Credential string }
+	// vended is another endpoint of bob's own each time, for what cannot be undone.
+	type vended struct{ ID, URL, Credential string }
+	vend := func() (e vended) {
 		bob.post("/v1/endpoints", map[string]any{"kind": "home", "agent_id": bob.agentOf(h), "persona_id": h.personaID, "queues": []string{h.queue}}, &e)
-		burst := startBurst(t, urls, e.URL, e.Credential, h.queue)
-		burst.tool = "create"
-		burst.awaitSome(t)
-		bob.post("/v1/endpoints/"+e.ID+"/revoke", map[string]any{}, nil)
-		then := countTodos(t, db, h.queue)
-		burst.stop()
-		require.Equal(t, then, countTodos(t, db, h.queue), "revoke: calls took effect after it had answered")
+		return e
 	}
+	once := func(t *testing.T, url, bearer string, end func()) {
+		t.Helper()
+		burst := startBurst(t, urls, url, bearer, h.queue)
+		burst.awaitSome(t)
+		end()
+		then := countTodos(t, db, h.queue)
+		burst.stop(t)
+		require.Equal(t, then, countTodos(t, db, h.queue), "calls took effect after it had answered")
+	}
+	// One after the other: they count the same queue's todos.
+	t.Run("pause", func(t *testing.T) {
+		for range repetitions(t, 4) {
+			once(t, f.endpoint.URL(), token, func() { bob.post(grant+"/pause", map[string]any{}, nil) })
+			bob.post(grant+"/resume", map[string]any{}, nil)
+		}
+	})
+	t.Run("narrow", func(t *testing.T) {
+		for range repetitions(t, 4) {
+			e := vend()
+			once(t, e.URL, e.Credential, func() {
+				bob.post("/v1/endpoints/"+e.ID+"/narrow", map[string]any{"verbs": []string{"claim_next", "complete"}}, nil)
+			})
+		}
+		narrowed := map[string]any{"scope": map[string]any{"queues": []string{h.queue}, "verbs": []scope.Verb{scope.TodoStatus}}}
+		once(t, f.endpoint.URL(), token, func() { bob.post(grant+"/narrow", narrowed, nil) })
+	})
+	t.Run("revoke", func(t *testing.T) {
+		for range repetitions(t, 4) {
+			e := vend()
+			once(t, e.URL, e.Credential, func() { bob.post("/v1/endpoints/"+e.ID+"/revoke", map[string]any{}, nil) })
+		}
+	})
+	// Nobody answers for an expiry: what begins after the database's clock has
+	// passed it takes no effect. Its moment is brought near by hand, and all
+	// replicas remember their callers until then.
+	t.Run("expiry", func(t *testing.T) {
+		for range repetitions(t, 4) {
+			e := vend()
+			burst := startBurst(t, urls, e.URL, e.Credential, h.queue)
+			burst.awaitSome(t)
+			var at time.Time
+			require.NoError(t, db.QueryRow(t.Context(), `
+				UPDATE endpoint SET expires_at = clock_timestamp() + interval '300 milliseconds', version = version + 1 WHERE id = $1 RETURNING expires_at`, e.ID).Scan(&at))
+			require.Eventually(t, func() bool {
+				var over bool
+				err := db.QueryRow(t.Context(), `SELECT clock_timestamp() >= $1`, at).Scan(&over)
+				return err == nil && over
+			}, 10*time.Second, time.Millisecond)
+			burst.late.Store(true)
+			burst.stop(t)
+			require.Zero(t, burst.lateMade.Load(), "calls that began after the expiry took effect")
+		}
+	})
 }
 
 func (p *person) agentOf(h home) string {
@@ -132,10 +159,12 @@ func countTodos(t *testing.T, db *pgxpool.Pool, queue string) (n int) {
 
 // burst is many callers that create todos until they are refused or stopped.
 type burst struct {
-	tool  string
-	made  atomic.Int64
-	done  chan struct{}
-	group sync.WaitGroup
+	tool          string
+	made, refused atomic.Int64
+	late          atomic.Bool  // set once authority is known to have ended
+	lateMade      atomic.Int64 // calls that began after that and took effect all the same
+	done          chan struct{}
+	group         sync.WaitGroup
 }
 
 func startBurst(t *testing.T, urls []string, endpoint, bearer, queue string) *burst {
@@ -163,12 +192,21 @@ func startBurst(t *testing.T, urls []string, endpoint, bearer, queue string) *bu
 				r.Header.Set("Accept", "application/json, text/event-stream")
 				r.Header.Set("MCP-Protocol-Version", "2025-11-25")
 				r.Header.Set("Authorization", "Bearer "+bearer)
+				late := b.late.Load()
 				resp, err := client.Do(r)
 				if err != nil {
 					return
 				}
+				text, err := io.ReadAll(resp.Body)
 				_ = resp.Body.Close()
-				if resp.StatusCode == http.StatusOK {
+				switch {
+				case err != nil:
+					return
+				case !bytes.Contains(text, []byte(`"structuredContent":{"todo_id"`)):
+					b.refused.Add(1)
+				case late:
+					b.lateMade.Add(1)
+				default:
 					b.made.Add(1)
 				}
 			}
@@ -183,7 +221,10 @@ func (b *burst) awaitSome(t *testing.T) {
 	require.Eventually(t, func() bool { return b.made.Load() > 100 }, 30*time.Second, time.Millisecond)
 }
 
-func (b *burst) stop() {
+// stop ends the burst, once it has met its end.
+func (b *burst) stop(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool { return b.refused.Load() > 0 }, 10*time.Second, time.Millisecond, "the callers noticed nothing")
 	close(b.done)
 	b.group.Wait()
 }
