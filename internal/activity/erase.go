@@ -27,3 +27,21 @@ func Erase(ctx context.Context, tx pgx.Tx, owner uuid.UUID, actors ...string) er
 	}
 	return nil
 }
+
+// EraseAbout removes values of these names from an owner's events about the objects,
+// or about grants among them: what the record of one person says of another, whose
+// account is erased. What the owner said themselves has another name and stays.
+func EraseAbout(ctx context.Context, tx pgx.Tx, owner uuid.UUID, names []string, objects ...uuid.UUID) error {
+	_, err := tx.Exec(ctx, `
+		DELETE FROM activity_personal p
+		USING (
+			SELECT e.id FROM activity e WHERE e.owner = $1 AND e.object_id = ANY ($2)
+			UNION
+			SELECT e.id FROM activity e WHERE e.owner = $1 AND e.grant_id = ANY ($2)
+		) e
+		WHERE p.owner = $1 AND p.event_id = e.id AND p.name = ANY ($3)`, owner, objects, names)
+	if err != nil {
+		return fmt.Errorf("erase the personal data in events of %s: %w", owner, err)
+	}
+	return nil
+}

@@ -55,6 +55,9 @@ func (n *neighbours) CancelByEndpoint(ctx context.Context, tx pgx.Tx, owner, id 
 	return 1, err
 }
 
+func (n *neighbours) RetitleConsent(context.Context, pgx.Tx, uuid.UUID, uuid.UUID, string) error {
+	return nil
+}
 func (n *neighbours) Woken(uuid.UUID) {}
 
 func (n *neighbours) VendPeer(ctx context.Context, tx pgx.Tx, e endpoint.PeerSpec) error {

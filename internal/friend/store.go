@@ -46,6 +46,7 @@ type Todos interface {
 	OpenConsent(ctx context.Context, tx pgx.Tx, owner, friendRequest uuid.UUID, title string) (uuid.UUID, error)
 	FinishConsent(ctx context.Context, tx pgx.Tx, owner, friendRequest uuid.UUID, outcome todo.State, result json.RawMessage) error
 	CancelByEndpoint(ctx context.Context, tx pgx.Tx, owner, endpoint uuid.UUID, reason string) (int, error)
+	RetitleConsent(ctx context.Context, tx pgx.Tx, owner, todo uuid.UUID, title string) error
 	Woken(owner uuid.UUID)
 }
 

@@ -66,7 +66,7 @@ type Sealer interface {
 	Open(sealed []byte, context string) ([]byte, error)
 }
 
-// Config is what a store needs from outside. All members but Requesters, Record and Dev are required.
+// Config is what a store needs from outside. All members but Requesters, Record, Erase and Dev are required.
 type Config struct {
 	PublicURL  string
 	Issuers    []provenance.Issuer // those with Login let people sign in
@@ -77,6 +77,7 @@ type Config struct {
 	Arrivals   Arrivals
 	Requesters Requesters                                             // nil: no guests
 	Record     func(context.Context, pgx.Tx, ...activity.Event) error // nil: no activity
+	Erase      []Eraser                                               // of the other packages, in this order, when an account is erased
 	Dev        bool                                                   // forwards dev_* parameters, allows loopback webhooks
 }
 

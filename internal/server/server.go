@@ -123,6 +123,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 	humans, err := human.New(s.pool, human.Config{
 		PublicURL: c.PublicURL, Issuers: c.Issuers, IDTokens: keys, Client: guarded, Sealer: sealer, Residents: c.Residents,
 		Arrivals: todos, Requesters: friends, Record: activity.Record, Dev: c.Dev,
+		Erase: erasers(personas, notices, friends, endpoints, todos),
 	})
 	if err != nil {
 		return err

@@ -35,7 +35,7 @@ func TestLook(t *testing.T) {
 		"decided": "/inbox/requests/" + b.requests[2].ID.String(), "friends": "/friends", "grant": "/friends/" + b.grants[0].ID.String(),
 		"personas": "/personas", "persona": "/personas/" + b.personas[0].ID.String(), "persona-new": "/personas/new", "endpoints": "/endpoints", "vend": "/endpoints/new",
 		"endpoint": "/endpoints/" + b.endpoints[0].ID.String(), "queues": "/queues", "queue": "/queues/reviews", "todo": "/todos/" + b.todos[3].TodoID.String(),
-		"todo-leased": "/todos/" + b.todos[2].TodoID.String(), "activity": "/activity", "settings": "/settings", "nothing": "/nothing",
+		"todo-leased": "/todos/" + b.todos[2].TodoID.String(), "activity": "/activity", "settings": "/settings", "erase": "/settings/erase", "nothing": "/nothing",
 	}
 	only := os.Getenv("ONLY")
 	for name, path := range pages {

@@ -94,6 +94,8 @@ func (s *site) routes() {
 
 	s.page("GET /activity", resident, (*visit).activity)
 	s.page("GET /settings", resident, (*visit).settings)
+	s.page("GET /settings/erase", signedIn, (*visit).erase)
+	s.page("POST /settings/erase", signedIn, (*visit).eraseAccount)
 	s.page("GET /settings/export", resident, (*visit).export)
 	s.page("POST /settings/{act}", resident, (*visit).settingsAct)
 	s.page("/", anyone, func(*visit) error { return errNoPage })
