@@ -52,10 +52,30 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 		return
 	default:
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_ = choosePage.Execute(w, map[string]any{"Request": q, "Hinted": hinted.Login, "People": People(), "Client": q.Get("client_id")})
+		_ = choosePage.Execute(w, map[string]any{"Request": q, "Hinted": hinted.Login, "People": People(), "For": purposeOf(q.Get("client_id")), "Where": hostOf(q.Get("redirect_uri"))})
 		return
 	}
 	p.redirectBack(w, r, url.Values{"code": {p.issueCode(code)}})
+}
+
+// purposeOf says in words what a client signs people in for.
+func purposeOf(client string) string {
+	switch client {
+	case LoginClient:
+		return "You are signing in to Switchboard,"
+	case FriendClient:
+		return "An agent of yours asks for friendship and proves whose it is. The answer goes to the program that sent it,"
+	}
+	return "A program signs you in,"
+}
+
+// hostOf is where an answer goes, for people.
+func hostOf(redirect string) string {
+	u, err := url.Parse(redirect)
+	if err != nil {
+		return redirect
+	}
+	return u.Host
 }
 
 // oauthError is an error of RFC 6749, with a text for developers.
