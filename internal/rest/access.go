@@ -108,12 +108,18 @@ func allow(ctx context.Context, need access) (human.Human, error) {
 	return p.human, nil
 }
 
-// operation describes one route and guards it.
-func operation(id, method, path, summary, tag string, need access, status int) huma.Operation {
-	op := huma.Operation{
+// described is one route and who may take it.
+type described struct {
+	huma.Operation
+	need access
+}
+
+// operation describes one route.
+func operation(id, method, path, summary, tag string, need access, status int) described {
+	op := described{need: need, Operation: huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary, Tags: []string{tag}, DefaultStatus: status,
 		Errors: refusals(method, path),
-	}
+	}}
 	switch {
 	case need == anyone:
 	case need <= limiting:
@@ -127,7 +133,8 @@ func operation(id, method, path, summary, tag string, need access, status int) h
 // route registers a guarded operation whose handler is given the human. The
 // guard runs before the body is validated, so that nobody learns from a 422
 // what only a session may know.
-func route[I, O any](a *api, op huma.Operation, need access, handle func(context.Context, human.Human, *I) (*O, error)) {
+func route[I, O any](a *api, op described, handle func(context.Context, human.Human, *I) (*O, error)) {
+	need := op.need
 	op.Middlewares = append(op.Middlewares, func(ctx huma.Context, next func(huma.Context)) {
 		if need != anyone {
 			if _, err := allow(ctx.Context(), need); err != nil {
@@ -138,7 +145,7 @@ func route[I, O any](a *api, op huma.Operation, need access, handle func(context
 		}
 		next(ctx)
 	})
-	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*O, error) {
+	huma.Register(a.huma, op.Operation, func(ctx context.Context, in *I) (*O, error) {
 		var who human.Human
 		if need != anyone {
 			var err error
@@ -148,8 +155,7 @@ func route[I, O any](a *api, op huma.Operation, need access, handle func(context
 		}
 		out, err := handle(ctx, who, in)
 		if err != nil {
-			p := problemOf(ctx, a.Log, err)
-			return nil, p
+			return nil, problemOf(ctx, a.Log, err)
 		}
 		return out, nil
 	})

@@ -53,6 +53,7 @@ const schemasAt = "#/components/schemas/"
 func schemas() huma.Registry {
 	r := huma.NewMapRegistry(schemasAt, schemaName)
 	r.RegisterTypeAlias(reflect.TypeFor[uuid.UUID](), reflect.TypeFor[idSchema]())
+	r.RegisterTypeAlias(reflect.TypeFor[pathID](), reflect.TypeFor[idSchema]())
 	r.RegisterTypeAlias(reflect.TypeFor[scope.Verb](), reflect.TypeFor[verbSchema]())
 	r.RegisterTypeAlias(reflect.TypeFor[todo.State](), reflect.TypeFor[stateSchema]())
 	return r

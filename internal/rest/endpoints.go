@@ -45,6 +45,10 @@ func (a *api) viewEndpoint(e endpoint.Endpoint) endpointView {
 	return v
 }
 
+func (a *api) showEndpoint(e endpoint.Endpoint) *tagged[endpointView] {
+	return tag(e.Version, a.viewEndpoint(e))
+}
+
 func (a *api) registerEndpoints() {
 	type newEndpoint struct {
 		Idempotency
@@ -57,7 +61,7 @@ func (a *api) registerEndpoints() {
 			ExpiresInDays int64     `json:"expires_in_days,omitempty" minimum:"1" maximum:"365"`
 		}
 	}
-	route(a, operation("vend-endpoint", http.MethodPost, "/v1/endpoints", "Vend a home endpoint", "endpoints", fresh, 201), fresh,
+	route(a, operation("vend-endpoint", http.MethodPost, "/v1/endpoints", "Vend a home endpoint", "endpoints", fresh, 201),
 		func(ctx context.Context, who human.Human, in *newEndpoint) (*tagged[endpointView], error) {
 			if !who.Resident {
 				_, err := allow(ctx, owning)
@@ -73,25 +77,13 @@ func (a *api) registerEndpoints() {
 			v.Credential = credential
 			return tag(e.Version, v), nil
 		})
-	route(a, operation("list-endpoints", http.MethodGet, "/v1/endpoints", "My endpoints", "endpoints", reading, 200), reading,
+	route(a, operation("list-endpoints", http.MethodGet, "/v1/endpoints", "My endpoints", "endpoints", reading, 200),
 		func(ctx context.Context, who human.Human, in *Page) (*body[list[endpointView]], error) {
-			es, next, err := a.Endpoints.List(ctx, who.ID, in.Cursor, in.Limit)
-			if err != nil {
-				return nil, err
-			}
-			return listed(es, next, a.viewEndpoint), nil
+			return page(a.viewEndpoint)(a.Endpoints.List(ctx, who.ID, in.Cursor, in.Limit))
 		})
-	route(a, operation("get-endpoint", http.MethodGet, "/v1/endpoints/{id}", "One endpoint", "endpoints", reading, 200), reading,
+	route(a, operation("get-endpoint", http.MethodGet, "/v1/endpoints/{id}", "One endpoint", "endpoints", reading, 200),
 		func(ctx context.Context, who human.Human, in *ByID) (*tagged[endpointView], error) {
-			id, err := in.id()
-			if err != nil {
-				return nil, err
-			}
-			e, err := a.Endpoints.Get(ctx, who.ID, id)
-			if err != nil {
-				return nil, err
-			}
-			return tag(e.Version, a.viewEndpoint(e)), nil
+			return answer(a.showEndpoint)(a.Endpoints.Get(ctx, who.ID, in.ID.UUID))
 		})
 	version := func(ctx context.Context, who human.Human) func(uuid.UUID) (int64, error) {
 		return func(id uuid.UUID) (int64, error) {
@@ -106,25 +98,19 @@ func (a *api) registerEndpoints() {
 			Verbs  []string `json:"verbs,omitempty" maxItems:"32"`
 		}
 	}
-	route(a, operation("narrow-endpoint", http.MethodPost, "/v1/endpoints/{id}/narrow", "Narrow a home endpoint", "endpoints", limiting, 200), limiting,
+	route(a, operation("narrow-endpoint", http.MethodPost, "/v1/endpoints/{id}/narrow", "Narrow a home endpoint", "endpoints", limiting, 200),
 		func(ctx context.Context, who human.Human, in *narrowEndpoint) (*tagged[endpointView], error) {
-			id, err := in.expect(version(ctx, who))
-			if err != nil {
+			if err := in.expect(version(ctx, who)); err != nil {
 				return nil, err
 			}
-			e, err := a.Endpoints.NarrowHome(ctx, who.ID, id, in.Body.Queues, in.Body.Verbs)
-			if err != nil {
-				return nil, err
-			}
-			return tag(e.Version, a.viewEndpoint(e)), nil
+			return answer(a.showEndpoint)(a.Endpoints.NarrowHome(ctx, who.ID, in.ID.UUID, in.Body.Queues, in.Body.Verbs))
 		})
-	route(a, operation("rotate-endpoint", http.MethodPost, "/v1/endpoints/{id}/rotate", "Give a home endpoint a new credential; the old one ends at once", "endpoints", fresh, 200), fresh,
+	route(a, operation("rotate-endpoint", http.MethodPost, "/v1/endpoints/{id}/rotate", "Give a home endpoint a new credential; the old one ends at once", "endpoints", fresh, 200),
 		func(ctx context.Context, who human.Human, in *ByVersion) (*tagged[endpointView], error) {
-			id, err := in.expect(version(ctx, who))
-			if err != nil {
+			if err := in.expect(version(ctx, who)); err != nil {
 				return nil, err
 			}
-			e, credential, err := a.Endpoints.RotateHome(ctx, who.ID, id)
+			e, credential, err := a.Endpoints.RotateHome(ctx, who.ID, in.ID.UUID)
 			if err != nil {
 				return nil, err
 			}
@@ -141,17 +127,12 @@ func (a *api) registerEndpoints() {
 		{"resume", "Resume a home endpoint exactly as it was", fresh, a.Endpoints.ResumeHome},
 		{"revoke", "Revoke a home endpoint, for good", limiting, a.Endpoints.RevokeHome},
 	} {
-		route(a, operation(act.name+"-endpoint", http.MethodPost, "/v1/endpoints/{id}/"+act.name, act.summary, "endpoints", act.need, 200), act.need,
+		route(a, operation(act.name+"-endpoint", http.MethodPost, "/v1/endpoints/{id}/"+act.name, act.summary, "endpoints", act.need, 200),
 			func(ctx context.Context, who human.Human, in *ByVersion) (*tagged[endpointView], error) {
-				id, err := in.expect(version(ctx, who))
-				if err != nil {
+				if err := in.expect(version(ctx, who)); err != nil {
 					return nil, err
 				}
-				e, err := act.do(ctx, who.ID, id)
-				if err != nil {
-					return nil, err
-				}
-				return tag(e.Version, a.viewEndpoint(e)), nil
+				return answer(a.showEndpoint)(act.do(ctx, who.ID, in.ID.UUID))
 			})
 	}
 }

@@ -82,6 +82,9 @@ func viewGrant(g friend.Grant, direction string) grantView {
 	return v
 }
 
+func showGrantIn(g friend.Grant) *tagged[grantView]  { return tag(g.Version, grantIn(g)) }
+func showGrantOut(g friend.Grant) *tagged[grantView] { return tag(g.Version, grantOut(g)) }
+
 func grantIn(g friend.Grant) grantView  { return viewGrant(g, "in") }
 func grantOut(g friend.Grant) grantView { return viewGrant(g, "out") }
 
@@ -90,6 +93,10 @@ type blockView struct {
 	Identity  friend.Identity `json:"identity"`
 	Reason    string          `json:"reason,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
+}
+
+func viewBlock(b friend.Block) blockView {
+	return blockView{ID: b.ID, Identity: b.Identity, Reason: b.Reason, CreatedAt: b.CreatedAt}
 }
 
 // stateFilter reads a friend request's state in a query.
@@ -107,7 +114,7 @@ func (a *api) registerFriends() {
 		Direction string `query:"direction" enum:"in,out" default:"in"`
 		State     string `query:"state" maxLength:"20"`
 	}
-	route(a, operation("list-friend-requests", http.MethodGet, "/v1/friend-requests", "Friend requests, to me or by me", "friend requests", reading, 200), reading,
+	route(a, operation("list-friend-requests", http.MethodGet, "/v1/friend-requests", "Friend requests, to me or by me", "friend requests", reading, 200),
 		func(ctx context.Context, who human.Human, in *requests) (*body[list[requestView]], error) {
 			state, err := stateFilter(in.State)
 			if err != nil {
@@ -115,34 +122,17 @@ func (a *api) registerFriends() {
 			}
 			if in.Direction == "out" {
 				rs, next, _, err := a.Friends.ListOwn(ctx, friend.Asker{Identity: who.Identity}, friend.AskerFilter{State: state}, in.Cursor, in.Limit)
-				if err != nil {
-					return nil, err
-				}
-				return listed(rs, next, viewRequestOut), nil
+				return page(viewRequestOut)(rs, next, err)
 			}
-			rs, next, err := a.Friends.Incoming(ctx, who.ID, state, in.Cursor, in.Limit)
-			if err != nil {
-				return nil, err
-			}
-			return listed(rs, next, viewRequestIn), nil
+			return page(viewRequestIn)(a.Friends.Incoming(ctx, who.ID, state, in.Cursor, in.Limit))
 		})
-	route(a, operation("get-friend-request", http.MethodGet, "/v1/friend-requests/{id}", "One friend request", "friend requests", reading, 200), reading,
+	route(a, operation("get-friend-request", http.MethodGet, "/v1/friend-requests/{id}", "One friend request", "friend requests", reading, 200),
 		func(ctx context.Context, who human.Human, in *ByID) (*body[requestView], error) {
-			id, err := in.id()
-			if err != nil {
-				return nil, err
+			r, err := a.Friends.GetIncoming(ctx, who.ID, in.ID.UUID)
+			if refusal.CodeOf(err) == refusal.NotFound {
+				return answer(plain(viewRequestOut))(a.Friends.GetOwn(ctx, friend.Asker{Identity: who.Identity}, in.ID.UUID))
 			}
-			r, err := a.Friends.GetIncoming(ctx, who.ID, id)
-			if err == nil {
-				return &body[requestView]{viewRequestIn(r)}, nil
-			}
-			if refusal.CodeOf(err) != refusal.NotFound {
-				return nil, err
-			}
-			if r, err = a.Friends.GetOwn(ctx, friend.Asker{Identity: who.Identity}, id); err != nil {
-				return nil, err
-			}
-			return &body[requestView]{viewRequestOut(r)}, nil
+			return answer(plain(viewRequestIn))(r, err)
 		})
 	type approveRequest struct {
 		ByID
@@ -153,21 +143,13 @@ func (a *api) registerFriends() {
 			OfferVersion  *int64       `json:"offer_version,omitempty" doc:"The version that was looked at; conflict when the offer has changed since."`
 		}
 	}
-	route(a, operation("approve-friend-request", http.MethodPost, "/v1/friend-requests/{id}/approve", "Approve, narrower if you like", "friend requests", fresh, 200), fresh,
+	route(a, operation("approve-friend-request", http.MethodPost, "/v1/friend-requests/{id}/approve", "Approve, narrower if you like", "friend requests", fresh, 200),
 		func(ctx context.Context, who human.Human, in *approveRequest) (*tagged[grantView], error) {
-			id, err := in.id()
-			if err != nil {
-				return nil, err
-			}
 			var d friend.Approval
 			if b := in.Body; b != nil {
 				d = friend.Approval{Scope: b.Scope, ExpiresInDays: b.ExpiresInDays, Note: b.Note, OfferVersion: b.OfferVersion}
 			}
-			g, err := a.Friends.Approve(ctx, who.ID, id, d)
-			if err != nil {
-				return nil, err
-			}
-			return tag(g.Version, grantIn(g)), nil
+			return answer(showGrantIn)(a.Friends.Approve(ctx, who.ID, in.ID.UUID, d))
 		})
 	type declineRequest struct {
 		ByID
@@ -177,33 +159,17 @@ func (a *api) registerFriends() {
 			Block       bool   `json:"block,omitempty"`
 		}
 	}
-	route(a, operation("decline-friend-request", http.MethodPost, "/v1/friend-requests/{id}/decline", "Decline", "friend requests", limiting, 200), limiting,
+	route(a, operation("decline-friend-request", http.MethodPost, "/v1/friend-requests/{id}/decline", "Decline", "friend requests", limiting, 200),
 		func(ctx context.Context, who human.Human, in *declineRequest) (*body[requestView], error) {
-			id, err := in.id()
-			if err != nil {
-				return nil, err
-			}
 			var d friend.Refusal
 			if b := in.Body; b != nil {
 				d = friend.Refusal{Note: b.Note, MayAskAgain: b.MayAskAgain, Block: b.Block}
 			}
-			r, err := a.Friends.Decline(ctx, who.ID, id, d)
-			if err != nil {
-				return nil, err
-			}
-			return &body[requestView]{viewRequestIn(r)}, nil
+			return answer(plain(viewRequestIn))(a.Friends.Decline(ctx, who.ID, in.ID.UUID, d))
 		})
-	route(a, operation("withdraw-friend-request", http.MethodPost, "/v1/friend-requests/{id}/withdraw", "Withdraw my own request", "friend requests", writing, 200), writing,
+	route(a, operation("withdraw-friend-request", http.MethodPost, "/v1/friend-requests/{id}/withdraw", "Withdraw my own request", "friend requests", writing, 200),
 		func(ctx context.Context, who human.Human, in *ByID) (*body[requestView], error) {
-			id, err := in.id()
-			if err != nil {
-				return nil, err
-			}
-			r, err := a.Friends.Withdraw(ctx, friend.Asker{Identity: who.Identity}, id)
-			if err != nil {
-				return nil, err
-			}
-			return &body[requestView]{viewRequestOut(r)}, nil
+			return answer(plain(viewRequestOut))(a.Friends.Withdraw(ctx, friend.Asker{Identity: who.Identity}, in.ID.UUID))
 		})
 	a.registerGrants()
 	a.registerBlocks()
@@ -214,38 +180,20 @@ func (a *api) registerGrants() {
 		Page
 		Direction string `query:"direction" enum:"in,out" default:"in"`
 	}
-	route(a, operation("list-grants", http.MethodGet, "/v1/grants", "Grants, by me or to me", "grants", reading, 200), reading,
+	route(a, operation("list-grants", http.MethodGet, "/v1/grants", "Grants, by me or to me", "grants", reading, 200),
 		func(ctx context.Context, who human.Human, in *grants) (*body[list[grantView]], error) {
 			if in.Direction == "out" {
-				gs, next, err := a.Friends.GrantsOut(ctx, who.Identity, in.Cursor, in.Limit)
-				if err != nil {
-					return nil, err
-				}
-				return listed(gs, next, grantOut), nil
+				return page(grantOut)(a.Friends.GrantsOut(ctx, who.Identity, in.Cursor, in.Limit))
 			}
-			gs, next, err := a.Friends.Grants(ctx, who.ID, in.Cursor, in.Limit)
-			if err != nil {
-				return nil, err
-			}
-			return listed(gs, next, grantIn), nil
+			return page(grantIn)(a.Friends.Grants(ctx, who.ID, in.Cursor, in.Limit))
 		})
-	route(a, operation("get-grant", http.MethodGet, "/v1/grants/{id}", "One grant", "grants", reading, 200), reading,
+	route(a, operation("get-grant", http.MethodGet, "/v1/grants/{id}", "One grant", "grants", reading, 200),
 		func(ctx context.Context, who human.Human, in *ByID) (*tagged[grantView], error) {
-			id, err := in.id()
-			if err != nil {
-				return nil, err
+			g, err := a.Friends.Grant(ctx, who.ID, in.ID.UUID)
+			if refusal.CodeOf(err) == refusal.NotFound {
+				return answer(showGrantOut)(a.Friends.GrantOut(ctx, who.Identity, in.ID.UUID))
 			}
-			g, err := a.Friends.Grant(ctx, who.ID, id)
-			if err == nil {
-				return tag(g.Version, grantIn(g)), nil
-			}
-			if refusal.CodeOf(err) != refusal.NotFound {
-				return nil, err
-			}
-			if g, err = a.Friends.GrantOut(ctx, who.Identity, id); err != nil {
-				return nil, err
-			}
-			return tag(g.Version, grantOut(g)), nil
+			return answer(showGrantIn)(g, err)
 		})
 	type narrowGrant struct {
 		ByID
@@ -254,21 +202,13 @@ func (a *api) registerGrants() {
 			Scope scope.Asked `json:"scope" doc:"Narrower than now; a limit left out stays as it is."`
 		}
 	}
-	route(a, operation("narrow-grant", http.MethodPost, "/v1/grants/{id}/narrow", "Narrow a grant", "grants", limiting, 200), limiting,
+	route(a, operation("narrow-grant", http.MethodPost, "/v1/grants/{id}/narrow", "Narrow a grant", "grants", limiting, 200),
 		func(ctx context.Context, who human.Human, in *narrowGrant) (*tagged[grantView], error) {
-			id, err := in.id()
-			if err != nil {
-				return nil, err
-			}
 			v, err := in.version()
 			if err != nil {
 				return nil, err
 			}
-			g, err := a.Friends.Narrow(ctx, who.ID, id, in.Body.Scope, v)
-			if err != nil {
-				return nil, err
-			}
-			return tag(g.Version, grantIn(g)), nil
+			return answer(showGrantIn)(a.Friends.Narrow(ctx, who.ID, in.ID.UUID, in.Body.Scope, v))
 		})
 	version := func(ctx context.Context, who human.Human) func(uuid.UUID) (int64, error) {
 		return func(id uuid.UUID) (int64, error) {
@@ -282,17 +222,12 @@ func (a *api) registerGrants() {
 			OpenTodos string `json:"open_todos,omitempty" enum:"cancel,finish" default:"cancel" doc:"What becomes of the friend's open todos."`
 		}
 	}
-	route(a, operation("revoke-grant", http.MethodPost, "/v1/grants/{id}/revoke", "Revoke a grant, for good", "grants", limiting, 200), limiting,
+	route(a, operation("revoke-grant", http.MethodPost, "/v1/grants/{id}/revoke", "Revoke a grant, for good", "grants", limiting, 200),
 		func(ctx context.Context, who human.Human, in *revokeGrant) (*tagged[grantView], error) {
-			id, err := in.expect(version(ctx, who))
-			if err != nil {
+			if err := in.expect(version(ctx, who)); err != nil {
 				return nil, err
 			}
-			g, err := a.Friends.Revoke(ctx, who.ID, id, in.Body != nil && in.Body.OpenTodos == "finish")
-			if err != nil {
-				return nil, err
-			}
-			return tag(g.Version, grantIn(g)), nil
+			return answer(showGrantIn)(a.Friends.Revoke(ctx, who.ID, in.ID.UUID, in.Body != nil && in.Body.OpenTodos == "finish"))
 		})
 	for _, act := range []struct {
 		name, summary string
@@ -302,53 +237,33 @@ func (a *api) registerGrants() {
 		{"pause", "Pause a grant", limiting, a.Friends.Pause},
 		{"resume", "Resume a grant exactly as it was", fresh, a.Friends.Resume},
 	} {
-		route(a, operation(act.name+"-grant", http.MethodPost, "/v1/grants/{id}/"+act.name, act.summary, "grants", act.need, 200), act.need,
+		route(a, operation(act.name+"-grant", http.MethodPost, "/v1/grants/{id}/"+act.name, act.summary, "grants", act.need, 200),
 			func(ctx context.Context, who human.Human, in *ByVersion) (*tagged[grantView], error) {
-				id, err := in.expect(version(ctx, who))
-				if err != nil {
+				if err := in.expect(version(ctx, who)); err != nil {
 					return nil, err
 				}
-				g, err := act.do(ctx, who.ID, id)
-				if err != nil {
-					return nil, err
-				}
-				return tag(g.Version, grantIn(g)), nil
+				return answer(showGrantIn)(act.do(ctx, who.ID, in.ID.UUID))
 			})
 	}
-	route(a, operation("leave-grant", http.MethodPost, "/v1/grants/{id}/leave", "Give up a grant that was made to me", "grants", writing, 200), writing,
+	route(a, operation("leave-grant", http.MethodPost, "/v1/grants/{id}/leave", "Give up a grant that was made to me", "grants", writing, 200),
 		func(ctx context.Context, who human.Human, in *ByVersion) (*tagged[grantView], error) {
-			id, err := in.expect(func(id uuid.UUID) (int64, error) {
+			if err := in.expect(func(id uuid.UUID) (int64, error) {
 				g, err := a.Friends.GrantOut(ctx, who.Identity, id)
 				return g.Version, err
-			})
-			if err != nil {
+			}); err != nil {
 				return nil, err
 			}
-			g, err := a.Friends.Leave(ctx, who.Identity, id)
-			if err != nil {
-				return nil, err
-			}
-			return tag(g.Version, grantOut(g)), nil
+			return answer(showGrantOut)(a.Friends.Leave(ctx, who.Identity, in.ID.UUID))
 		})
 }
 
 func (a *api) registerBlocks() {
-	route(a, operation("list-blocks", http.MethodGet, "/v1/blocks", "Whom I blocked", "blocks", reading, 200), reading,
+	route(a, operation("list-blocks", http.MethodGet, "/v1/blocks", "Whom I blocked", "blocks", reading, 200),
 		func(ctx context.Context, who human.Human, in *Page) (*body[list[blockView]], error) {
-			bs, next, err := a.Friends.Blocks(ctx, who.ID, in.Cursor, in.Limit)
-			if err != nil {
-				return nil, err
-			}
-			return listed(bs, next, func(b friend.Block) blockView {
-				return blockView{ID: b.ID, Identity: b.Identity, Reason: b.Reason, CreatedAt: b.CreatedAt}
-			}), nil
+			return page(viewBlock)(a.Friends.Blocks(ctx, who.ID, in.Cursor, in.Limit))
 		})
-	route(a, operation("delete-block", http.MethodDelete, "/v1/blocks/{id}", "Unblock", "blocks", fresh, 204), fresh,
+	route(a, operation("delete-block", http.MethodDelete, "/v1/blocks/{id}", "Unblock", "blocks", fresh, 204),
 		func(ctx context.Context, who human.Human, in *ByID) (*struct{}, error) {
-			id, err := in.id()
-			if err != nil {
-				return nil, err
-			}
-			return nil, a.Friends.Unblock(ctx, who.ID, id)
+			return nil, a.Friends.Unblock(ctx, who.ID, in.ID.UUID)
 		})
 }

@@ -60,7 +60,7 @@ func viewEvent(e activity.Event) eventView {
 }
 
 func (a *api) registerPeople() {
-	route(a, operation("get-me", http.MethodGet, "/v1/me", "Who I am", "me", reading, 200), reading,
+	route(a, operation("get-me", http.MethodGet, "/v1/me", "Who I am", "me", reading, 200),
 		func(ctx context.Context, who human.Human, _ *struct{}) (*tagged[meView], error) {
 			return tag(who.Version, viewMe(ctx, who)), nil
 		})
@@ -72,7 +72,7 @@ func (a *api) registerPeople() {
 			Notifications *human.Notifications `json:"notifications,omitempty"`
 		}
 	}
-	route(a, operation("update-me", http.MethodPatch, "/v1/me", "Change my name or how I am notified", "me", writing, 200), writing,
+	route(a, operation("update-me", http.MethodPatch, "/v1/me", "Change my name or how I am notified", "me", writing, 200),
 		func(ctx context.Context, who human.Human, in *patchMe) (*tagged[meView], error) {
 			v, err := in.version()
 			if err != nil {
@@ -93,7 +93,7 @@ func (a *api) registerPeople() {
 		Grant  string `query:"grant_id" maxLength:"36"`
 		Object string `query:"object_id" maxLength:"36"`
 	}
-	route(a, operation("list-activity", http.MethodGet, "/v1/activity", "What happened", "activity", reading, 200), reading,
+	route(a, operation("list-activity", http.MethodGet, "/v1/activity", "What happened", "activity", reading, 200),
 		func(ctx context.Context, who human.Human, in *events) (*body[list[eventView]], error) {
 			f := activity.Filter{Kind: in.Kind}
 			for _, id := range []struct {
@@ -109,10 +109,6 @@ func (a *api) registerPeople() {
 				}
 				*id.to = parsed
 			}
-			es, next, err := a.Activity.List(ctx, who.ID, f, in.Cursor, in.Limit)
-			if err != nil {
-				return nil, err
-			}
-			return listed(es, next, viewEvent), nil
+			return page(viewEvent)(a.Activity.List(ctx, who.ID, f, in.Cursor, in.Limit))
 		})
 }

@@ -23,6 +23,8 @@ func viewAgent(g persona.Agent) agentView {
 	return agentView{ID: g.ID, Name: g.Name, Description: g.Description, CreatedAt: g.CreatedAt}
 }
 
+func showAgent(g persona.Agent) *tagged[agentView] { return tag(g.Version, viewAgent(g)) }
+
 type personaView struct {
 	ID           uuid.UUID          `json:"id"`
 	AgentID      uuid.UUID          `json:"agent_id"`
@@ -49,6 +51,10 @@ func (a *api) viewPersona(p persona.Persona) personaView {
 	}
 }
 
+func (a *api) showPersona(p persona.Persona) *tagged[personaView] {
+	return tag(p.Version, a.viewPersona(p))
+}
+
 func orEmpty[T any](s []T) []T {
 	if s == nil {
 		return []T{}
@@ -64,33 +70,17 @@ func (a *api) registerPersonas() {
 			Description string `json:"description,omitempty" maxLength:"2000"`
 		}
 	}
-	route(a, operation("create-agent", http.MethodPost, "/v1/agents", "Register an agent", "agents", owning, 201), owning,
+	route(a, operation("create-agent", http.MethodPost, "/v1/agents", "Register an agent", "agents", owning, 201),
 		func(ctx context.Context, who human.Human, in *newAgent) (*tagged[agentView], error) {
-			g, err := a.Personas.CreateAgent(ctx, who.ID, in.Body.Name, in.Body.Description)
-			if err != nil {
-				return nil, err
-			}
-			return tag(g.Version, viewAgent(g)), nil
+			return answer(showAgent)(a.Personas.CreateAgent(ctx, who.ID, in.Body.Name, in.Body.Description))
 		})
-	route(a, operation("list-agents", http.MethodGet, "/v1/agents", "My agents", "agents", reading, 200), reading,
+	route(a, operation("list-agents", http.MethodGet, "/v1/agents", "My agents", "agents", reading, 200),
 		func(ctx context.Context, who human.Human, in *Page) (*body[list[agentView]], error) {
-			gs, next, err := a.Personas.Agents(ctx, who.ID, in.Cursor, in.Limit)
-			if err != nil {
-				return nil, err
-			}
-			return listed(gs, next, viewAgent), nil
+			return page(viewAgent)(a.Personas.Agents(ctx, who.ID, in.Cursor, in.Limit))
 		})
-	route(a, operation("get-agent", http.MethodGet, "/v1/agents/{id}", "One agent", "agents", reading, 200), reading,
+	route(a, operation("get-agent", http.MethodGet, "/v1/agents/{id}", "One agent", "agents", reading, 200),
 		func(ctx context.Context, who human.Human, in *ByID) (*tagged[agentView], error) {
-			id, err := in.id()
-			if err != nil {
-				return nil, err
-			}
-			g, err := a.Personas.Agent(ctx, who.ID, id)
-			if err != nil {
-				return nil, err
-			}
-			return tag(g.Version, viewAgent(g)), nil
+			return answer(showAgent)(a.Personas.Agent(ctx, who.ID, in.ID.UUID))
 		})
 	type patchAgent struct {
 		ByID
@@ -100,32 +90,23 @@ func (a *api) registerPersonas() {
 			Description *string `json:"description,omitempty" maxLength:"2000"`
 		}
 	}
-	route(a, operation("update-agent", http.MethodPatch, "/v1/agents/{id}", "Change an agent", "agents", owning, 200), owning,
+	route(a, operation("update-agent", http.MethodPatch, "/v1/agents/{id}", "Change an agent", "agents", owning, 200),
 		func(ctx context.Context, who human.Human, in *patchAgent) (*tagged[agentView], error) {
-			id, err := in.id()
-			if err != nil {
-				return nil, err
-			}
 			v, err := in.version()
 			if err != nil {
 				return nil, err
 			}
-			g, err := a.Personas.UpdateAgent(ctx, who.ID, id, in.Body.Name, in.Body.Description, v)
-			if err != nil {
-				return nil, err
-			}
-			return tag(g.Version, viewAgent(g)), nil
+			return answer(showAgent)(a.Personas.UpdateAgent(ctx, who.ID, in.ID.UUID, in.Body.Name, in.Body.Description, v))
 		})
-	route(a, operation("delete-agent", http.MethodDelete, "/v1/agents/{id}", "Remove an agent that nothing hangs on", "agents", owning, 204), owning,
+	route(a, operation("delete-agent", http.MethodDelete, "/v1/agents/{id}", "Remove an agent that nothing hangs on", "agents", owning, 204),
 		func(ctx context.Context, who human.Human, in *ByVersion) (*struct{}, error) {
-			id, err := in.expect(func(id uuid.UUID) (int64, error) {
+			if err := in.expect(func(id uuid.UUID) (int64, error) {
 				v, err := a.Personas.Agent(ctx, who.ID, id)
 				return v.Version, err
-			})
-			if err != nil {
+			}); err != nil {
 				return nil, err
 			}
-			return nil, a.Personas.DeleteAgent(ctx, who.ID, id)
+			return nil, a.Personas.DeleteAgent(ctx, who.ID, in.ID.UUID)
 		})
 
 	type newPersona struct {
@@ -142,37 +123,21 @@ func (a *api) registerPersonas() {
 			WhoMayAsk   whoMayAsk          `json:"who_may_ask,omitempty"`
 		}
 	}
-	route(a, operation("create-persona", http.MethodPost, "/v1/personas", "Publish a persona", "personas", owning, 201), owning,
+	route(a, operation("create-persona", http.MethodPost, "/v1/personas", "Publish a persona", "personas", owning, 201),
 		func(ctx context.Context, who human.Human, in *newPersona) (*tagged[personaView], error) {
 			b := in.Body
-			p, err := a.Personas.Create(ctx, who.ID, persona.Spec{
+			return answer(a.showPersona)(a.Personas.Create(ctx, who.ID, persona.Spec{
 				AgentID: b.AgentID, Slug: b.Slug, Name: b.Name, Description: b.Description, Prompt: b.Prompt,
 				Queues: b.Queues, Offers: b.Offers, Visibility: b.Visibility, WhoMayAsk: b.WhoMayAsk.WhoMayAsk,
-			})
-			if err != nil {
-				return nil, err
-			}
-			return tag(p.Version, a.viewPersona(p)), nil
+			}))
 		})
-	route(a, operation("list-personas", http.MethodGet, "/v1/personas", "My personas", "personas", reading, 200), reading,
+	route(a, operation("list-personas", http.MethodGet, "/v1/personas", "My personas", "personas", reading, 200),
 		func(ctx context.Context, who human.Human, in *Page) (*body[list[personaView]], error) {
-			ps, next, err := a.Personas.List(ctx, who.ID, in.Cursor, in.Limit)
-			if err != nil {
-				return nil, err
-			}
-			return listed(ps, next, a.viewPersona), nil
+			return page(a.viewPersona)(a.Personas.List(ctx, who.ID, in.Cursor, in.Limit))
 		})
-	route(a, operation("get-persona", http.MethodGet, "/v1/personas/{id}", "One persona", "personas", reading, 200), reading,
+	route(a, operation("get-persona", http.MethodGet, "/v1/personas/{id}", "One persona", "personas", reading, 200),
 		func(ctx context.Context, who human.Human, in *ByID) (*tagged[personaView], error) {
-			id, err := in.id()
-			if err != nil {
-				return nil, err
-			}
-			p, err := a.Personas.Get(ctx, who.ID, id)
-			if err != nil {
-				return nil, err
-			}
-			return tag(p.Version, a.viewPersona(p)), nil
+			return answer(a.showPersona)(a.Personas.Get(ctx, who.ID, in.ID.UUID))
 		})
 	type patchPersona struct {
 		ByID
@@ -187,12 +152,8 @@ func (a *api) registerPersonas() {
 			WhoMayAsk   *whoMayAsk          `json:"who_may_ask,omitempty"`
 		}
 	}
-	route(a, operation("update-persona", http.MethodPatch, "/v1/personas/{id}", "Change a persona", "personas", owning, 200), owning,
+	route(a, operation("update-persona", http.MethodPatch, "/v1/personas/{id}", "Change a persona", "personas", owning, 200),
 		func(ctx context.Context, who human.Human, in *patchPersona) (*tagged[personaView], error) {
-			id, err := in.id()
-			if err != nil {
-				return nil, err
-			}
 			v, err := in.version()
 			if err != nil {
 				return nil, err
@@ -204,34 +165,25 @@ func (a *api) registerPersonas() {
 			if in.Body.WhoMayAsk != nil {
 				patch.WhoMayAsk = &in.Body.WhoMayAsk.WhoMayAsk
 			}
-			p, err := a.Personas.Update(ctx, who.ID, id, patch)
-			if err != nil {
-				return nil, err
-			}
-			return tag(p.Version, a.viewPersona(p)), nil
+			return answer(a.showPersona)(a.Personas.Update(ctx, who.ID, in.ID.UUID, patch))
 		})
-	route(a, operation("delete-persona", http.MethodDelete, "/v1/personas/{id}", "Remove a persona", "personas", owning, 204), owning,
+	route(a, operation("delete-persona", http.MethodDelete, "/v1/personas/{id}", "Remove a persona", "personas", owning, 204),
 		func(ctx context.Context, who human.Human, in *ByVersion) (*struct{}, error) {
-			id, err := in.expect(func(id uuid.UUID) (int64, error) {
+			if err := in.expect(func(id uuid.UUID) (int64, error) {
 				v, err := a.Personas.Get(ctx, who.ID, id)
 				return v.Version, err
-			})
-			if err != nil {
+			}); err != nil {
 				return nil, err
 			}
-			return nil, a.Personas.Delete(ctx, who.ID, id)
+			return nil, a.Personas.Delete(ctx, who.ID, in.ID.UUID)
 		})
 
 	type search struct {
 		Page
 		Query string `query:"q" maxLength:"200"`
 	}
-	route(a, operation("search-directory", http.MethodGet, "/v1/directory", "Find personas", "directory", reading, 200), reading,
+	route(a, operation("search-directory", http.MethodGet, "/v1/directory", "Find personas", "directory", reading, 200),
 		func(ctx context.Context, _ human.Human, in *search) (*body[list[persona.Entry]], error) {
-			es, next, err := a.Directory.Search(ctx, in.Query, in.Cursor, in.Limit)
-			if err != nil {
-				return nil, err
-			}
-			return listed(es, next, func(e persona.Entry) persona.Entry { return e }), nil
+			return page(func(e persona.Entry) persona.Entry { return e })(a.Directory.Search(ctx, in.Query, in.Cursor, in.Limit))
 		})
 }

@@ -112,6 +112,9 @@ func useProblems(log *slog.Logger) {
 				for _, err := range errs {
 					var d *huma.ErrorDetail
 					if errors.As(err, &d) && d != nil {
+						if d.Location == "path.id" {
+							return problemOf(ctx, log, notFound())
+						}
 						where = strings.TrimPrefix(strings.TrimPrefix(d.Location, "body."), "body")
 						what = d.Message // huma's own words about the schema; values are left out
 						break

@@ -52,30 +52,53 @@ func tag[T any](version int64, v T) *tagged[T] {
 	return &tagged[T]{ETag: `"` + strconv.FormatInt(version, 10) + `"`, Body: v}
 }
 
-func listed[F, T any](from []F, next string, view func(F) T) *body[list[T]] {
-	items := make([]T, 0, len(from))
-	for _, f := range from {
-		items = append(items, view(f))
+// plain is an answer without a version.
+func plain[F, T any](view func(F) T) func(F) *body[T] {
+	return func(f F) *body[T] { return &body[T]{Body: view(f)} }
+}
+
+// answer wraps a call of a domain package: what it returned, as it is shown.
+func answer[F, O any](show func(F) *O) func(F, error) (*O, error) {
+	return func(f F, err error) (*O, error) {
+		if err != nil {
+			return nil, err
+		}
+		return show(f), nil
 	}
-	l := list[T]{Items: items}
-	if next != "" {
-		l.NextCursor = &next
+}
+
+// page is answer for a call that returns one page of a list.
+func page[F, T any](view func(F) T) func([]F, string, error) (*body[list[T]], error) {
+	return func(from []F, next string, err error) (*body[list[T]], error) {
+		if err != nil {
+			return nil, err
+		}
+		l := list[T]{Items: make([]T, 0, len(from))}
+		for _, f := range from {
+			l.Items = append(l.Items, view(f))
+		}
+		if next != "" {
+			l.NextCursor = &next
+		}
+		return &body[list[T]]{Body: l}, nil
 	}
-	return &body[list[T]]{Body: l}
 }
 
 // ByID is the id in a path. (What huma embeds must be exported.)
 type ByID struct {
-	ID string `path:"id"`
+	ID pathID `path:"id"`
 }
 
-// id reads a path's id; a malformed one is answered like an unknown one.
-func (b ByID) id() (uuid.UUID, error) {
-	id, err := uuid.Parse(b.ID)
-	if err != nil || len(b.ID) != 36 {
-		return uuid.Nil, notFound()
+// pathID reads a path's id; a malformed one is answered like an unknown one.
+type pathID struct{ uuid.UUID }
+
+// UnmarshalText reads the one spelling that ids have.
+func (p *pathID) UnmarshalText(text []byte) (err error) {
+	if len(text) != 36 {
+		return notFound()
 	}
-	return id, nil
+	p.UUID, err = uuid.ParseBytes(text)
+	return err
 }
 
 // IfMatch is the header of a change that depends on a version.
@@ -101,22 +124,18 @@ type ByVersion struct {
 	IfMatch
 }
 
-// expect reads the id and refuses when the version that now returns is not the
-// one that the caller has seen.
-func (v ByVersion) expect(now func(id uuid.UUID) (int64, error)) (uuid.UUID, error) {
-	id, err := v.id()
-	if err != nil {
-		return id, err
-	}
+// expect refuses when the version that now returns is not the one that the
+// caller has seen.
+func (v ByVersion) expect(now func(id uuid.UUID) (int64, error)) error {
 	want, err := v.version()
 	if err != nil || want == nil {
-		return id, err
+		return err
 	}
-	got, err := now(id)
+	got, err := now(v.ID.UUID)
 	if err == nil && got != *want {
 		err = refusal.New(refusal.PreconditionFailed, "this is not the current version")
 	}
-	return id, err
+	return err
 }
 
 func optional(id uuid.UUID) *uuid.UUID {

@@ -33,6 +33,8 @@ func viewQueue(q todo.Queue) queueView {
 	}
 }
 
+func showQueue(q todo.Queue) *tagged[queueView] { return tag(q.Version, viewQueue(q)) }
+
 // todoView is todo.Detail with its id named as everywhere in REST.
 type todoView struct {
 	ID              uuid.UUID           `json:"id"`
@@ -73,6 +75,8 @@ func viewTodo(d todo.Detail) todoView {
 	}
 }
 
+func showTodo(d todo.Detail) *tagged[todoView] { return tag(d.Version, viewTodo(d)) }
+
 type changedView struct {
 	ID              uuid.UUID  `json:"id"`
 	State           todo.State `json:"state"`
@@ -109,13 +113,9 @@ func todoState(s string) (todo.State, error) {
 
 func (a *api) registerTodos() {
 	a.registerQueues()
-	route(a, operation("list-inbox", http.MethodGet, "/v1/inbox", "What waits for me, approvals first", "inbox", reading, 200), reading,
+	route(a, operation("list-inbox", http.MethodGet, "/v1/inbox", "What waits for me, approvals first", "inbox", reading, 200),
 		func(ctx context.Context, who human.Human, in *Page) (*body[list[inboxView]], error) {
-			is, next, err := a.Todos.Inbox(ctx, who.ID, in.Cursor, in.Limit)
-			if err != nil {
-				return nil, err
-			}
-			return listed(is, next, viewInbox), nil
+			return page(viewInbox)(a.Todos.Inbox(ctx, who.ID, in.Cursor, in.Limit))
 		})
 	type todos struct {
 		Page
@@ -123,7 +123,7 @@ func (a *api) registerTodos() {
 		State string `query:"state" maxLength:"20"`
 		Grant string `query:"grant_id" maxLength:"36"`
 	}
-	route(a, operation("list-todos", http.MethodGet, "/v1/todos", "My todos", "todos", reading, 200), reading,
+	route(a, operation("list-todos", http.MethodGet, "/v1/todos", "My todos", "todos", reading, 200),
 		func(ctx context.Context, who human.Human, in *todos) (*body[list[todoView]], error) {
 			state, err := todoState(in.State)
 			if err != nil {
@@ -135,23 +135,11 @@ func (a *api) registerTodos() {
 					return nil, refusal.Invalid("grant_id", "not an id")
 				}
 			}
-			ds, next, err := a.Todos.List(ctx, who.ID, f, in.Cursor, in.Limit)
-			if err != nil {
-				return nil, err
-			}
-			return listed(ds, next, viewTodo), nil
+			return page(viewTodo)(a.Todos.List(ctx, who.ID, f, in.Cursor, in.Limit))
 		})
-	route(a, operation("get-todo", http.MethodGet, "/v1/todos/{id}", "One todo's whole history", "todos", reading, 200), reading,
+	route(a, operation("get-todo", http.MethodGet, "/v1/todos/{id}", "One todo's whole history", "todos", reading, 200),
 		func(ctx context.Context, who human.Human, in *ByID) (*tagged[todoView], error) {
-			id, err := in.id()
-			if err != nil {
-				return nil, err
-			}
-			d, err := a.Todos.Get(ctx, who.ID, id)
-			if err != nil {
-				return nil, err
-			}
-			return tag(d.Version, viewTodo(d)), nil
+			return answer(showTodo)(a.Todos.Get(ctx, who.ID, in.ID.UUID))
 		})
 	type newTodo struct {
 		IdempotencyKey string `header:"Idempotency-Key" maxLength:"255"`
@@ -172,7 +160,7 @@ func (a *api) registerTodos() {
 		Version      int64      `json:"version"`
 		Deduplicated bool       `json:"deduplicated"`
 	}
-	route(a, operation("create-todo", http.MethodPost, "/v1/todos", "Add a todo of my own", "todos", owning, 201), owning,
+	route(a, operation("create-todo", http.MethodPost, "/v1/todos", "Add a todo of my own", "todos", owning, 201),
 		func(ctx context.Context, who human.Human, in *newTodo) (*body[createdView], error) {
 			b := in.Body
 			key := b.IdempotencyKey
@@ -197,21 +185,13 @@ func (a *api) registerTodos() {
 			Reason string `json:"reason,omitempty" maxLength:"2000"`
 		}
 	}
-	route(a, operation("cancel-todo", http.MethodPost, "/v1/todos/{id}/cancel", "Cancel a todo; a leased one is asked to stop", "todos", writing, 200), writing,
+	route(a, operation("cancel-todo", http.MethodPost, "/v1/todos/{id}/cancel", "Cancel a todo; a leased one is asked to stop", "todos", writing, 200),
 		func(ctx context.Context, who human.Human, in *cancelTodo) (*body[changedView], error) {
-			id, err := in.id()
-			if err != nil {
-				return nil, err
-			}
 			reason := ""
 			if in.Body != nil {
 				reason = in.Body.Reason
 			}
-			c, err := a.Todos.CancelOwn(ctx, who.ID, id, reason)
-			if err != nil {
-				return nil, err
-			}
-			return &body[changedView]{viewChanged(c)}, nil
+			return answer(plain(viewChanged))(a.Todos.CancelOwn(ctx, who.ID, in.ID.UUID, reason))
 		})
 	type answerTodo struct {
 		ByID
@@ -221,17 +201,9 @@ func (a *api) registerTodos() {
 			Payload    json.RawMessage `json:"payload,omitempty"`
 		}
 	}
-	route(a, operation("answer-todo", http.MethodPost, "/v1/todos/{id}/answer", "Answer a worker's question", "todos", writing, 200), writing,
+	route(a, operation("answer-todo", http.MethodPost, "/v1/todos/{id}/answer", "Answer a worker's question", "todos", writing, 200),
 		func(ctx context.Context, who human.Human, in *answerTodo) (*body[changedView], error) {
-			id, err := in.id()
-			if err != nil {
-				return nil, err
-			}
-			c, err := a.Todos.AnswerOwn(ctx, who.ID, todo.Reply{TodoID: id, Text: in.Body.Text, QuestionID: in.Body.QuestionID, Payload: in.Body.Payload})
-			if err != nil {
-				return nil, err
-			}
-			return &body[changedView]{viewChanged(c)}, nil
+			return answer(plain(viewChanged))(a.Todos.AnswerOwn(ctx, who.ID, todo.Reply{TodoID: in.ID.UUID, Text: in.Body.Text, QuestionID: in.Body.QuestionID, Payload: in.Body.Payload}))
 		})
 	for _, act := range []struct {
 		name, summary string
@@ -240,17 +212,9 @@ func (a *api) registerTodos() {
 		{"retry", "Give a failed todo a fresh budget", a.Todos.Retry},
 		{"release", "Take a leased todo from its worker", a.Todos.ReleaseOwn},
 	} {
-		route(a, operation(act.name+"-todo", http.MethodPost, "/v1/todos/{id}/"+act.name, act.summary, "todos", writing, 200), writing,
+		route(a, operation(act.name+"-todo", http.MethodPost, "/v1/todos/{id}/"+act.name, act.summary, "todos", writing, 200),
 			func(ctx context.Context, who human.Human, in *ByID) (*body[changedView], error) {
-				id, err := in.id()
-				if err != nil {
-					return nil, err
-				}
-				c, err := act.do(ctx, who.ID, id)
-				if err != nil {
-					return nil, err
-				}
-				return &body[changedView]{viewChanged(c)}, nil
+				return answer(plain(viewChanged))(act.do(ctx, who.ID, in.ID.UUID))
 			})
 	}
 }
@@ -263,21 +227,13 @@ func (a *api) registerQueues() {
 			Description string `json:"description,omitempty" maxLength:"2000"`
 		}
 	}
-	route(a, operation("create-queue", http.MethodPost, "/v1/queues", "Make a queue", "queues", owning, 201), owning,
+	route(a, operation("create-queue", http.MethodPost, "/v1/queues", "Make a queue", "queues", owning, 201),
 		func(ctx context.Context, who human.Human, in *newQueue) (*tagged[queueView], error) {
-			q, err := a.Todos.CreateQueue(ctx, who.ID, in.Body.Name, in.Body.Description)
-			if err != nil {
-				return nil, err
-			}
-			return tag(q.Version, viewQueue(q)), nil
+			return answer(showQueue)(a.Todos.CreateQueue(ctx, who.ID, in.Body.Name, in.Body.Description))
 		})
-	route(a, operation("list-queues", http.MethodGet, "/v1/queues", "My queues", "queues", reading, 200), reading,
+	route(a, operation("list-queues", http.MethodGet, "/v1/queues", "My queues", "queues", reading, 200),
 		func(ctx context.Context, who human.Human, in *Page) (*body[list[queueView]], error) {
-			qs, next, err := a.Todos.Queues(ctx, who.ID, in.Cursor, in.Limit)
-			if err != nil {
-				return nil, err
-			}
-			return listed(qs, next, viewQueue), nil
+			return page(viewQueue)(a.Todos.Queues(ctx, who.ID, in.Cursor, in.Limit))
 		})
 	type patchQueue struct {
 		Name string `path:"name"`
@@ -289,18 +245,14 @@ func (a *api) registerQueues() {
 			RetentionDays *int    `json:"retention_days,omitempty" minimum:"1" maximum:"3650"`
 		}
 	}
-	route(a, operation("update-queue", http.MethodPatch, "/v1/queues/{name}", "Change or pause a queue", "queues", owning, 200), owning,
+	route(a, operation("update-queue", http.MethodPatch, "/v1/queues/{name}", "Change or pause a queue", "queues", owning, 200),
 		func(ctx context.Context, who human.Human, in *patchQueue) (*tagged[queueView], error) {
 			v, err := in.version()
 			if err != nil {
 				return nil, err
 			}
-			q, err := a.Todos.UpdateQueue(ctx, who.ID, in.Name, todo.QueuePatch{
+			return answer(showQueue)(a.Todos.UpdateQueue(ctx, who.ID, in.Name, todo.QueuePatch{
 				Description: in.Body.Description, Paused: in.Body.Paused, MaxAttempts: in.Body.MaxAttempts, RetentionDays: in.Body.RetentionDays, IfVersion: v,
-			})
-			if err != nil {
-				return nil, err
-			}
-			return tag(q.Version, viewQueue(q)), nil
+			}))
 		})
 }

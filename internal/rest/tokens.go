@@ -28,7 +28,7 @@ func (a *api) registerTokens() {
 			Name string `json:"name" minLength:"1" maxLength:"100"`
 		}
 	}
-	route(a, operation("create-api-token", http.MethodPost, "/v1/api-tokens", "Make an API token", "api tokens", fresh, 201), fresh,
+	route(a, operation("create-api-token", http.MethodPost, "/v1/api-tokens", "Make an API token", "api tokens", fresh, 201),
 		func(ctx context.Context, who human.Human, in *newToken) (*body[tokenView], error) {
 			t, token, err := a.Humans.CreateAPIToken(ctx, who.ID, in.Body.Name)
 			if err != nil {
@@ -38,21 +38,14 @@ func (a *api) registerTokens() {
 			v.Token = token
 			return &body[tokenView]{Body: v}, nil
 		})
-	route(a, operation("list-api-tokens", http.MethodGet, "/v1/api-tokens", "My API tokens", "api tokens", reading, 200), reading,
+	route(a, operation("list-api-tokens", http.MethodGet, "/v1/api-tokens", "My API tokens", "api tokens", reading, 200),
 		func(ctx context.Context, who human.Human, _ *struct{}) (*body[list[tokenView]], error) {
 			ts, err := a.Humans.APITokens(ctx, who.ID)
-			if err != nil {
-				return nil, err
-			}
-			return listed(ts, "", viewToken), nil
+			return page(viewToken)(ts, "", err)
 		})
-	route(a, operation("delete-api-token", http.MethodDelete, "/v1/api-tokens/{id}", "Revoke an API token", "api tokens", writing, 204), writing,
+	route(a, operation("delete-api-token", http.MethodDelete, "/v1/api-tokens/{id}", "Revoke an API token", "api tokens", writing, 204),
 		func(ctx context.Context, who human.Human, in *ByID) (*struct{}, error) {
-			id, err := in.id()
-			if err != nil {
-				return nil, err
-			}
-			return nil, a.Humans.DeleteAPIToken(ctx, who.ID, id)
+			return nil, a.Humans.DeleteAPIToken(ctx, who.ID, in.ID.UUID)
 		})
 
 	type redeemCode struct {
@@ -64,7 +57,7 @@ func (a *api) registerTokens() {
 	}
 	redeem := operation("redeem-program-sign-in", http.MethodPost, "/v1/program-sign-in", "Turn the code that /program-sign-in gave into an API token", "api tokens", anyone, 201)
 	redeem.Description = "The code stands for a click in a browser session that was signed in lately, and is good once, for five minutes."
-	route(a, redeem, anyone, func(ctx context.Context, _ human.Human, in *redeemCode) (*body[tokenView], error) {
+	route(a, redeem, func(ctx context.Context, _ human.Human, in *redeemCode) (*body[tokenView], error) {
 		t, token, err := a.Humans.RedeemProgram(ctx, in.Body.Code, in.Body.CodeVerifier, in.Body.RedirectURI)
 		if err != nil {
 			return nil, err

@@ -48,7 +48,7 @@ func (a *api) registerTwin() {
 	op.MaxBodyBytes = 2 * provenance.MaxBody // package provenance refuses from MaxBody on, in its own words
 	op.SkipValidateBody = true               // strictly, byte for byte, by package provenance
 	op.Description = "The body is the data part of specs/friend-request: its provenance is the only authorisation."
-	route(a, op, anyone, func(ctx context.Context, _ human.Human, in *send) (*body[twinView], error) {
+	route(a, op, func(ctx context.Context, _ human.Human, in *send) (*body[twinView], error) {
 		r, _, err := a.Friends.Submit(ctx, friend.Submission{
 			Persona: in.Persona, MessageID: in.IdempotencyKey, Part: in.RawBody, Address: a.ClientAddress(request(ctx)),
 		})
@@ -75,7 +75,7 @@ func (a *api) registerTwin() {
 		Page
 		State string `query:"state" maxLength:"20"`
 	}
-	route(a, requesterOperation("list-sent-friend-requests", http.MethodGet, path, "What I asked this persona"), anyone,
+	route(a, requesterOperation("list-sent-friend-requests", http.MethodGet, path, "What I asked this persona"),
 		func(ctx context.Context, _ human.Human, in *listIn) (*body[list[twinView]], error) {
 			who, err := asker(ctx, in.Persona)
 			if err != nil {
@@ -86,10 +86,7 @@ func (a *api) registerTwin() {
 				return nil, err
 			}
 			rs, next, _, err := a.Friends.ListOwn(ctx, who, friend.AskerFilter{State: state}, in.Cursor, in.Limit)
-			if err != nil {
-				return nil, err
-			}
-			return listed(rs, next, viewTwin), nil
+			return page(viewTwin)(rs, next, err)
 		})
 	type one struct {
 		Persona string `path:"persona"`
@@ -102,27 +99,19 @@ func (a *api) registerTwin() {
 		{"get-sent-friend-request", http.MethodGet, path + "/{id}", "One request that I sent", a.Friends.GetOwn},
 		{"cancel-sent-friend-request", http.MethodPost, path + "/{id}/cancel", "Withdraw a request that I sent", a.Friends.Withdraw},
 	} {
-		route(a, requesterOperation(act.id, act.method, act.path, act.summary), anyone,
+		route(a, requesterOperation(act.id, act.method, act.path, act.summary),
 			func(ctx context.Context, _ human.Human, in *one) (*body[twinView], error) {
 				who, err := asker(ctx, in.Persona)
 				if err != nil {
 					return nil, err
 				}
-				id, err := in.id()
-				if err != nil {
-					return nil, err
-				}
-				r, err := act.do(ctx, who, id)
-				if err != nil {
-					return nil, err
-				}
-				return &body[twinView]{viewTwin(r)}, nil
+				return answer(plain(viewTwin))(act.do(ctx, who, in.ID.UUID))
 			})
 	}
 }
 
 // requesterOperation is one that takes the requester's access token.
-func requesterOperation(id, method, path, summary string) huma.Operation {
+func requesterOperation(id, method, path, summary string) described {
 	op := operation(id, method, path, summary, "requester", anyone, http.StatusOK)
 	op.Security = []map[string][]string{{"friend": {}}}
 	return op
