@@ -106,9 +106,15 @@ func (d *diagnosis) database(ctx context.Context, c Config) {
 		d.say("it answers without the pooler", err, databaseRemedy("direct_database_url", err))
 	}
 	schema := postgres.CheckSchema(ctx, pool)
-	d.say("its schema is this program's", schema, "Run `switchboard admin migrate`, with a role that may create tables.")
+	const grant = "GRANT the role that serves what specs/operating.md says, or migrate as that role."
+	remedy := "Run `switchboard admin migrate`, with a role that may create tables."
+	var told *pgconn.PgError
+	if errors.As(schema, &told) && told.Code == "42501" {
+		remedy = grant
+	}
+	d.say("its schema is this program's", schema, remedy)
 	if schema == nil {
-		d.say("this role may use it", mayUse(ctx, pool), "Migrate as the role that serves, or GRANT it SELECT, INSERT, UPDATE and DELETE on the tables.")
+		d.say("this role may use it", mayUse(ctx, pool), grant)
 	}
 	var commit, fsync string
 	if err := pool.QueryRow(ctx, `SELECT current_setting('synchronous_commit'), current_setting('fsync')`).Scan(&commit, &fsync); err == nil {
@@ -126,17 +132,19 @@ func (d *diagnosis) database(ctx context.Context, c Config) {
 	}
 }
 
-// mayUse finds a table that the role cannot write to. goose's own is only read,
-// and partitions are written to by way of their parents.
+// mayUse finds a table that the role cannot write to, or a sequence that it
+// cannot draw from. goose's own are not written to by serving, and partitions by
+// way of their parents.
 func mayUse(ctx context.Context, pool *pgxpool.Pool) error {
-	var table string
+	var name string
 	err := pool.QueryRow(ctx, `
 		SELECT coalesce(min(c.relname::text), '')
 		FROM pg_class c
-		WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> 'goose_db_version'
-		  AND NOT has_table_privilege(c.oid, 'INSERT')`).Scan(&table)
-	if err == nil && table != "" {
-		err = fmt.Errorf("no right to write to the table %s", table)
+		WHERE c.relnamespace = current_schema()::regnamespace AND NOT c.relispartition AND c.relname NOT LIKE 'goose%'
+		  AND (c.relkind IN ('r', 'p') AND NOT has_table_privilege(c.oid, 'INSERT')
+		    OR c.relkind = 'S' AND NOT has_sequence_privilege(c.oid, 'USAGE'))`).Scan(&name)
+	if err == nil && name != "" {
+		err = fmt.Errorf("it has no right to write to %s", name)
 	}
 	return err
 }

@@ -1,11 +1,13 @@
 package server_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -59,6 +61,23 @@ func TestDiagnose_NamesWhatIsWrongAndHowToMendIt(t *testing.T) {
 			require.Contains(t, told, want, what)
 		}
 	}
+	// A role that serves only, before and after each of its rights.
+	role := "serving_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	do := func(sql string) {
+		_, err := pool.Exec(t.Context(), strings.ReplaceAll(sql, "@role", `"`+role+`"`))
+		require.NoError(t, err, sql)
+	}
+	do(`CREATE ROLE @role LOGIN`)
+	t.Cleanup(func() { _, _ = pool.Exec(context.Background(), `DROP OWNED BY "`+role+`"; DROP ROLE "`+role+`"`) })
+	serving := i.Config
+	serving.DatabaseURL = withUser(t, serving.DatabaseURL, role)
+	require.Contains(t, found(t, serving, nil), "permission denied for table goose_db_version")
+	do(`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO @role`)
+	require.Contains(t, found(t, serving, nil), "no right to write to river")
+	do(`GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO @role`)
+	do(`REVOKE UPDATE, DELETE ON activity FROM @role`)
+	require.Empty(t, found(t, serving, nil))
+
 	require.NoError(t, i.Issuer.Close())
 	told := found(t, i.Config, nil)
 	require.Contains(t, told, "issuer "+i.Issuer.Issuer()+" answers")
@@ -75,6 +94,14 @@ func withDatabase(t *testing.T, url, name string) string {
 	require.NoError(t, err)
 	require.Contains(t, url, "/"+c.Database)
 	return strings.Replace(url, "/"+c.Database, "/"+name, 1)
+}
+
+func withUser(t *testing.T, url, name string) string {
+	t.Helper()
+	c, err := pgx.ParseConfig(url)
+	require.NoError(t, err)
+	require.Contains(t, url, "//"+c.User+"@")
+	return strings.Replace(url, "//"+c.User+"@", "//"+name+"@", 1)
 }
 
 // A configuration that is wrong is told line by line, each setting once, and
