@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/oapi-codegen/runtime/types"
+
 	"interop/openapi/client"
 )
 
@@ -94,9 +96,9 @@ func drive(ctx context.Context, j *judge, instance, program string) {
 		return
 	}
 	asked := found.JSON200.Items[at]
-	stale := must(bob.ApproveFriendRequestWithResponse(ctx, asked.Id.String(), client.ApproveRequestBody{OfferVersion: ptr(asked.OfferVersion + 1)}))
+	stale := must(bob.ApproveFriendRequestWithResponse(ctx, asked.Id, client.ApproveRequestBody{OfferVersion: ptr(asked.OfferVersion + 1)}))
 	check("an offer that changed is a conflict", stale.ApplicationproblemJSON409 != nil, string(stale.Body))
-	approved := must(bob.ApproveFriendRequestWithResponse(ctx, asked.Id.String(), client.ApproveRequestBody{
+	approved := must(bob.ApproveFriendRequestWithResponse(ctx, asked.Id, client.ApproveRequestBody{
 		Scope:        &client.ScopeAsked{Queues: []string{queue}, Verbs: []client.Verb{client.CreateFor}, Limits: &client.ScopePartial{MaxOpen: ptr(int64(3))}},
 		OfferVersion: &asked.OfferVersion,
 	}))
@@ -104,7 +106,7 @@ func drive(ctx context.Context, j *judge, instance, program string) {
 	if approved.JSON200 == nil {
 		return
 	}
-	grants(ctx, bob, approved.JSON200.Id.String(), queue)
+	grants(ctx, bob, approved.JSON200.Id, queue)
 	todos(ctx, bob, queue)
 	nobody := must(client.NewClientWithResponses(instance, client.WithHTTPClient(&http.Client{Transport: j})))
 	refused := must(nobody.GetMeWithResponse(ctx))
@@ -112,9 +114,9 @@ func drive(ctx context.Context, j *judge, instance, program string) {
 	tokens(ctx, j, bob, instance)
 }
 
-func grants(ctx context.Context, bob *client.ClientWithResponses, id, queue string) {
+func grants(ctx context.Context, bob *client.ClientWithResponses, id types.UUID, queue string) {
 	mine := must(bob.ListGrantsWithResponse(ctx, &client.ListGrantsParams{Direction: ptr(client.ListGrantsParamsDirectionIn)}))
-	check("grants", mine.JSON200 != nil && slices.ContainsFunc(mine.JSON200.Items, func(g client.GrantView) bool { return g.Id.String() == id && g.State == client.GrantViewStateActive }), string(mine.Body))
+	check("grants", mine.JSON200 != nil && slices.ContainsFunc(mine.JSON200.Items, func(g client.GrantView) bool { return g.Id == id && g.State == client.GrantViewStateActive }), string(mine.Body))
 	one := must(bob.GetGrantWithResponse(ctx, id))
 	check("one grant, with its version", one.Headers200 != nil && one.Headers200.ETag != nil, one.Status())
 	narrower := client.NarrowGrantBody{Scope: client.ScopeAsked{Queues: []string{queue}, Verbs: []client.Verb{client.CreateFor}, Limits: &client.ScopePartial{PerHour: ptr(int64(1))}}}
@@ -129,7 +131,7 @@ func grants(ctx context.Context, bob *client.ClientWithResponses, id, queue stri
 	check("paused", paused.JSON200 != nil && paused.JSON200.State == client.GrantViewStatePaused, string(paused.Body))
 	revoked := must(bob.RevokeGrantWithResponse(ctx, id, nil, client.RevokeGrantBody{OpenTodos: ptr(client.Finish)}))
 	check("revoked", revoked.JSON200 != nil && revoked.JSON200.State == client.GrantViewStateRevoked, string(revoked.Body))
-	gone := must(bob.GetGrantWithResponse(ctx, "0197a3c2-7d7e-7cc3-98c4-dc0c0c07398f"))
+	gone := must(bob.GetGrantWithResponse(ctx, types.UUID{15: 1}))
 	check("an unknown one is 404", gone.ApplicationproblemJSON404 != nil, string(gone.Body))
 }
 
@@ -138,9 +140,9 @@ func todos(ctx context.Context, bob *client.ClientWithResponses, queue string) {
 	check("todo", made.JSON201 != nil && made.JSON201.State == client.Ready, string(made.Body))
 	first := must(bob.ListTodosWithResponse(ctx, &client.ListTodosParams{Queue: &queue, Limit: ptr(int64(1))}))
 	check("todos, page by page", first.JSON200 != nil && len(first.JSON200.Items) == 1, string(first.Body))
-	whole := must(bob.GetTodoWithResponse(ctx, made.JSON201.Id.String()))
+	whole := must(bob.GetTodoWithResponse(ctx, made.JSON201.Id))
 	check("one todo", whole.JSON200 != nil && whole.JSON200.Title != nil && *whole.JSON200.Title == "Review", string(whole.Body))
-	canceled := must(bob.CancelTodoWithResponse(ctx, made.JSON201.Id.String(), client.CancelTodoBody{}))
+	canceled := must(bob.CancelTodoWithResponse(ctx, made.JSON201.Id, client.CancelTodoBody{}))
 	check("canceled", canceled.JSON200 != nil && canceled.JSON200.State == client.Canceled, string(canceled.Body))
 	for what, r := range map[string]interface{ StatusCode() int }{
 		"inbox": must(bob.ListInboxWithResponse(ctx, nil)), "activity": must(bob.ListActivityWithResponse(ctx, nil)), "directory": must(bob.SearchDirectoryWithResponse(ctx, nil)),
@@ -163,6 +165,6 @@ func tokens(ctx context.Context, j *judge, bob *client.ClientWithResponses, inst
 	check("it reads", read.JSON200 != nil, string(read.Body))
 	write := must(program.CreateAgentWithResponse(ctx, nil, client.NewAgentBody{Name: "no"}))
 	check("and makes nothing", write.ApplicationproblemJSON403 != nil, string(write.Body))
-	ended := must(bob.DeleteApiTokenWithResponse(ctx, token.JSON201.Id.String()))
+	ended := must(bob.DeleteApiTokenWithResponse(ctx, token.JSON201.Id))
 	check("and ends", ended.StatusCode() == 204, string(ended.Body))
 }
