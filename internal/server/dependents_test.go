@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"net/http"
@@ -7,29 +7,30 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"switchboard/internal/scope"
+	"switchboard/internal/server/servertest"
 )
 
 func TestAPersonaWithFriendsIsNotDeleted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	bob := w.signIn(t, "bob")
-	h := bob.publish("reviewer")
+	w := servertest.Start(t)
+	bob := w.SignIn(t, "bob")
+	h := bob.Publish("reviewer")
 	var endpoints struct{ Items []struct{ ID string } }
-	bob.get("/v1/endpoints", &endpoints)
+	bob.Get("/v1/endpoints", &endpoints)
 	for _, e := range endpoints.Items {
-		bob.post("/v1/endpoints/"+e.ID+"/revoke", map[string]any{}, nil)
+		bob.Post("/v1/endpoints/"+e.ID+"/revoke", map[string]any{}, nil)
 	}
 	refused := func(why string) {
 		t.Helper()
-		r := bob.do(http.MethodDelete, "/v1/personas/"+h.personaID, nil)
-		require.Equal(t, http.StatusConflict, r.status, r.body)
-		require.Contains(t, r.body, why)
+		r := bob.Do(http.MethodDelete, "/v1/personas/"+h.PersonaID, nil)
+		require.Equal(t, http.StatusConflict, r.Status, r.Body)
+		require.Contains(t, r.Body, why)
 	}
-	f := w.ask(t, "alice", h, scope.Asked{})
+	f := ask(t, w, "alice", h, scope.Asked{})
 	refused("friend requests to decide")
-	bob.post("/v1/friend-requests/"+f.request.ID+"/approve", map[string]any{}, nil)
+	bob.Post("/v1/friend-requests/"+f.request.ID+"/approve", map[string]any{}, nil)
 	f.approved(t)
 	refused("it still has live")
-	bob.post("/v1/grants/"+f.request.Grant.ID+"/revoke", map[string]any{}, nil)
-	bob.must(http.MethodDelete, "/v1/personas/"+h.personaID, nil, nil)
+	bob.Post("/v1/grants/"+f.request.Grant.ID+"/revoke", map[string]any{}, nil)
+	bob.Must(http.MethodDelete, "/v1/personas/"+h.PersonaID, nil, nil)
 }

@@ -1,9 +1,8 @@
-package server
+package server_test
 
 import (
-	"bytes"
-	"crypto/ed25519"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -14,9 +13,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"switchboard/internal/activity"
 	"switchboard/internal/postgres/pgtest"
 	"switchboard/internal/scope"
+	"switchboard/internal/server"
+	"switchboard/internal/server/servertest"
 )
 
 // TestErase_TakesOnesOwnAndLeavesOthers: bob gave alice a grant, holds one of
@@ -24,63 +24,55 @@ import (
 // carol's is gone; nothing in any table is bob's or says who he was.
 func TestErase_TakesOnesOwnAndLeavesOthers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	bob, carol := w.signIn(t, "bob"), w.signIn(t, "carol")
-	hb, hc := bob.publish("reviewer"), carol.publish("builder")
-	given := w.ask(t, "alice", hb, scope.Asked{Queues: []string{hb.queue}})
-	bob.post("/v1/friend-requests/"+given.request.ID+"/approve", map[string]any{"note": "bobs-own-words"}, nil)
+	w := servertest.Start(t)
+	bob, carol := w.SignIn(t, "bob"), w.SignIn(t, "carol")
+	hb, hc := bob.Publish("reviewer"), carol.Publish("builder")
+	given := ask(t, w, "alice", hb, scope.Asked{Queues: []string{hb.Queue}})
+	bob.Post("/v1/friend-requests/"+given.request.ID+"/approve", map[string]any{"note": "bobs-own-words"}, nil)
 	given.approved(t)
-	held := w.ask(t, "bob", hc, scope.Asked{Queues: []string{hc.queue}})
-	carol.post("/v1/friend-requests/"+held.request.ID+"/approve", map[string]any{"note": "carols-own-words"}, nil)
+	held := ask(t, w, "bob", hc, scope.Asked{Queues: []string{hc.Queue}})
+	carol.Post("/v1/friend-requests/"+held.request.ID+"/approve", map[string]any{"note": "carols-own-words"}, nil)
 	held.approved(t)
-	kept := w.ask(t, "alice", hc, scope.Asked{Queues: []string{hc.queue}})
-	carol.post("/v1/friend-requests/"+kept.request.ID+"/approve", map[string]any{}, nil)
+	kept := ask(t, w, "alice", hc, scope.Asked{Queues: []string{hc.Queue}})
+	carol.Post("/v1/friend-requests/"+kept.request.ID+"/approve", map[string]any{}, nil)
 	kept.approved(t)
-	pending := w.ask(t, "carol", hb, scope.Asked{Queues: []string{hb.queue}})
-	given.call(t, "create_for", map[string]any{"queue": hb.queue, "title": "alices-todo-at-bobs", "idempotency_key": "1"}, nil)
-	held.call(t, "create_for", map[string]any{"queue": hc.queue, "title": "at-carols", "idempotency_key": "1"}, nil)
-	var work struct {
+	pending := ask(t, w, "carol", hb, scope.Asked{Queues: []string{hb.Queue}})
+	given.call(t, "create_for", map[string]any{"queue": hb.Queue, "title": "alices-todo-at-bobs", "idempotency_key": "1"}, nil)
+	held.call(t, "create_for", map[string]any{"queue": hc.Queue, "title": "at-carols", "idempotency_key": "1"}, nil)
+	var todo struct {
 		TodoID string `json:"todo_id"`
 	}
-	kept.call(t, "create_for", map[string]any{"queue": hc.queue, "title": "kept-at-carols", "idempotency_key": "1"}, &work)
-	bob.post("/v1/todos", map[string]any{"queue": hb.queue, "title": "bobs-todo", "idempotency_key": "x"}, nil)
+	kept.call(t, "create_for", map[string]any{"queue": hc.Queue, "title": "kept-at-carols", "idempotency_key": "1"}, &todo)
+	bob.Post("/v1/todos", map[string]any{"queue": hb.Queue, "title": "bobs-todo", "idempotency_key": "x"}, nil)
 
 	// Another grant, revoked the ordinary way, is what an erased one has to look like.
-	revoked := w.ask(t, "carol", hc, scope.Asked{Queues: []string{hc.queue}})
-	carol.post("/v1/friend-requests/"+revoked.request.ID+"/approve", map[string]any{}, nil)
+	revoked := ask(t, w, "carol", hc, scope.Asked{Queues: []string{hc.Queue}})
+	carol.Post("/v1/friend-requests/"+revoked.request.ID+"/approve", map[string]any{}, nil)
 	revoked.approved(t)
 	revoked.call(t, "whoami", nil, nil)
-	carol.post("/v1/grants/"+revoked.request.Grant.ID+"/revoke", map[string]any{}, nil)
+	carol.Post("/v1/grants/"+revoked.request.Grant.ID+"/revoke", map[string]any{}, nil)
 	_, like := revoked.endpoint.Call(t.Context(), "whoami", nil)
 	require.Error(t, like)
 
 	var me struct{ ID string }
-	bob.get("/v1/me", &me)
-	page := bob.do(http.MethodGet, "/settings/erase", nil)
-	csrf := regexp.MustCompile(`name="csrf" value="([^"]+)"`).FindStringSubmatch(page.body)
+	bob.Get("/v1/me", &me)
+	page := bob.Do(http.MethodGet, "/settings/erase", nil)
+	csrf := regexp.MustCompile(`name="csrf" value="([^"]+)"`).FindStringSubmatch(page.Body)
 	require.NotNil(t, csrf)
 	form := url.Values{"csrf": {csrf[1]}, "phrase": {"erase my account"}}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url+"/settings/erase", strings.NewReader(form.Encode()))
-	require.NoError(t, err)
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Origin", w.url)
-	answer, err := bob.http.Do(r)
-	require.NoError(t, err)
-	var body bytes.Buffer
-	_, _ = body.ReadFrom(answer.Body)
-	_ = answer.Body.Close()
-	require.Contains(t, body.String(), "Your account is erased")
-	require.Equal(t, http.StatusUnauthorized, bob.do(http.MethodGet, "/v1/me", nil).status)
+	answer := bob.Do(http.MethodPost, "/settings/erase", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Origin", w.URL)
+	require.Contains(t, answer.Body, "Your account is erased")
+	require.Equal(t, http.StatusUnauthorized, bob.Do(http.MethodGet, "/v1/me", nil).Status)
 
 	// For friends and strangers.
 	var agent struct{ ID string }
-	carol.post("/v1/agents", map[string]any{"name": "spare"}, &agent)
-	_, err = given.endpoint.Call(t.Context(), "whoami", nil)
+	carol.Post("/v1/agents", map[string]any{"name": "spare"}, &agent)
+	_, err := given.endpoint.Call(t.Context(), "whoami", nil)
 	require.Error(t, err)
 	require.Equal(t, strings.ReplaceAll(like.Error(), revoked.endpoint.URL(), ""), strings.ReplaceAll(err.Error(), given.endpoint.URL(), ""), "as if it had been revoked")
-	require.Equal(t, http.StatusUnauthorized, w.work(t, hb, "claim_next", map[string]any{}, nil).status)
-	require.Equal(t, http.StatusNotFound, w.stranger(t).do(http.MethodGet, "/a2a/reviewer/.well-known/agent-card.json", nil).status)
-	require.Equal(t, http.StatusConflict, carol.do(http.MethodPost, "/v1/personas", map[string]any{"agent_id": agent.ID, "slug": "reviewer", "name": "x", "queues": []string{}, "offers": []any{}}).status,
+	require.Equal(t, http.StatusUnauthorized, work(t, w, hb, "claim_next", map[string]any{}, nil).Status)
+	require.Equal(t, http.StatusNotFound, w.Stranger(t, "").Do(http.MethodGet, "/a2a/reviewer/.well-known/agent-card.json", nil).Status)
+	require.Equal(t, http.StatusConflict, carol.Do(http.MethodPost, "/v1/personas", map[string]any{"agent_id": agent.ID, "slug": "reviewer", "name": "x", "queues": []string{}, "offers": []any{}}).Status,
 		"nobody else gets the slug")
 
 	// Carol's own is all there.
@@ -89,13 +81,13 @@ func TestErase_TakesOnesOwnAndLeavesOthers(t *testing.T) {
 			TodoID string `json:"todo_id"`
 		}
 	}
-	w.work(t, hc, "claim_next", map[string]any{"queues": []string{hc.queue}}, &claimed)
-	require.Equal(t, work.TodoID, claimed.Todos[0].TodoID, "what bob left open was cancelled, what alice did was not")
-	kept.call(t, "todo_status", map[string]any{"todo_id": work.TodoID}, nil)
-	require.Contains(t, carol.do(http.MethodGet, "/v1/friend-requests/"+held.request.ID, nil).body, "carols-own-words")
+	work(t, w, hc, "claim_next", map[string]any{"queues": []string{hc.Queue}}, &claimed)
+	require.Equal(t, todo.TodoID, claimed.Todos[0].TodoID, "what bob left open was cancelled, what alice did was not")
+	kept.call(t, "todo_status", map[string]any{"todo_id": todo.TodoID}, nil)
+	require.Contains(t, carol.Do(http.MethodGet, "/v1/friend-requests/"+held.request.ID, nil).Body, "carols-own-words")
 
 	// In the database nothing is bob's but the chain of what happened, and nothing says who he was.
-	pool := pgtest.Open(t, w.database)
+	pool := pgtest.Open(t, w.Database)
 	for _, table := range tables(t, pool) {
 		rows, err := pool.Query(t.Context(), fmt.Sprintf(`SELECT to_jsonb(x)::text FROM %s x`, pgx.Identifier{table}.Sanitize()))
 		require.NoError(t, err)
@@ -116,15 +108,11 @@ func TestErase_TakesOnesOwnAndLeavesOthers(t *testing.T) {
 	var pendingState string
 	require.NoError(t, pool.QueryRow(t.Context(), `SELECT state FROM friend_request WHERE id = $1`, pending.request.ID).Scan(&pendingState))
 	require.Equal(t, "declined", pendingState)
-	signer, err := derivedKey(w.config.SealKeys[0], activityHeads)
-	require.NoError(t, err)
-	report, err := activity.Verify(t.Context(), pool, []ed25519.PublicKey{signer.Public().(ed25519.PublicKey)}, activity.VerifyOptions{})
-	require.NoError(t, err)
-	require.Empty(t, report.Faults, "the record is whole")
+	require.NoError(t, server.VerifyActivity(t.Context(), w.Config, nil, io.Discard), "the record is whole")
 
 	// The same person may come again, as somebody new.
 	var again struct{ ID string }
-	w.signIn(t, "bob").get("/v1/me", &again)
+	w.SignIn(t, "bob").Get("/v1/me", &again)
 	require.NotEqual(t, me.ID, again.ID)
 }
 

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"testing"
@@ -10,13 +10,14 @@ import (
 	"switchboard/internal/refusal"
 	"switchboard/internal/requester"
 	"switchboard/internal/scope"
+	"switchboard/internal/server/servertest"
 )
 
 // askBy sends a request by a method, and with supersedes as a renewal.
-func (w *world) askBy(t *testing.T, store *requester.Store, name, method, supersedes string, h home) (*friendship, error) {
+func askBy(t *testing.T, w *servertest.Instance, store *requester.Store, name, method, supersedes string, h servertest.Home) (*friendship, error) {
 	t.Helper()
 	f := &friendship{q: requester.New(30 * time.Second), store: store}
-	card, err := f.q.Find(t.Context(), w.url+"/a2a/"+h.slug)
+	card, err := f.q.Find(t.Context(), w.URL+"/a2a/"+h.Slug)
 	require.NoError(t, err)
 	ask, err := requester.Ask{Card: card, Name: name + "-bot", Reason: "Because.", Method: method, Supersedes: supersedes}.Prepare()
 	require.NoError(t, err)
@@ -36,32 +37,32 @@ func TestRenewal_CarriesTheLineOnWithANewKey(t *testing.T) {
 	for _, method := range []string{provenance.MethodOIDCNonce, provenance.MethodSignIn} {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			bob := w.signIn(t, "bob")
-			h := bob.publish("reviewer")
+			w := servertest.Start(t)
+			bob := w.SignIn(t, "bob")
+			h := bob.Publish("reviewer")
 			store := newStore(t)
-			old, err := w.askBy(t, store, "alice", method, "", h)
+			old, err := askBy(t, w, store, "alice", method, "", h)
 			require.NoError(t, err)
 			require.Equal(t, requester.Pending, old.request.State)
-			bob.post("/v1/friend-requests/"+old.request.ID+"/approve", map[string]any{}, nil)
+			bob.Post("/v1/friend-requests/"+old.request.ID+"/approve", map[string]any{}, nil)
 			old.approved(t)
 			type made struct {
 				TodoID       string `json:"todo_id"`
 				Deduplicated bool
 			}
 			var first, again, other made
-			work := map[string]any{"queue": h.queue, "title": "Review PR 7", "idempotency_key": "pr-7"}
+			work := map[string]any{"queue": h.Queue, "title": "Review PR 7", "idempotency_key": "pr-7"}
 			old.call(t, "create_for", work, &first)
 
 			// Somebody else cannot take the line over, whatever they know of it.
-			_, err = w.askBy(t, newStore(t), "carol", method, old.request.Grant.ID, h)
+			_, err = askBy(t, w, newStore(t), "carol", method, old.request.Grant.ID, h)
 			require.Error(t, err)
 
-			renewed, err := w.askBy(t, store, "alice", method, old.request.Grant.ID, h)
+			renewed, err := askBy(t, w, store, "alice", method, old.request.Grant.ID, h)
 			require.NoError(t, err)
 			require.NotEqual(t, old.request.Thumbprint(), renewed.request.Thumbprint())
 			old.call(t, "todo_status", map[string]any{"todo_id": first.TodoID}, nil) // until it is approved, the old one works
-			bob.post("/v1/friend-requests/"+renewed.request.ID+"/approve", map[string]any{}, nil)
+			bob.Post("/v1/friend-requests/"+renewed.request.ID+"/approve", map[string]any{}, nil)
 			renewed.approved(t)
 			require.NotEqual(t, old.request.Grant.Endpoint, renewed.request.Grant.Endpoint)
 
@@ -87,8 +88,8 @@ func TestRenewal_CarriesTheLineOnWithANewKey(t *testing.T) {
 			require.Equal(t, renewed.request.ID, current.ID)
 
 			// Another agent of the same human has a line of its own.
-			fresh := w.ask(t, "alice", h, scope.Asked{})
-			bob.post("/v1/friend-requests/"+fresh.request.ID+"/approve", map[string]any{}, nil)
+			fresh := ask(t, w, "alice", h, scope.Asked{})
+			bob.Post("/v1/friend-requests/"+fresh.request.ID+"/approve", map[string]any{}, nil)
 			fresh.approved(t)
 			fresh.call(t, "create_for", work, &other)
 			require.NotEqual(t, first.TodoID, other.TodoID)
@@ -98,10 +99,10 @@ func TestRenewal_CarriesTheLineOnWithANewKey(t *testing.T) {
 
 func TestSignIn_ARequestThatNobodySignedIsTakenBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	h := w.signIn(t, "bob").publish("reviewer")
+	w := servertest.Start(t)
+	h := w.SignIn(t, "bob").Publish("reviewer")
 	store := newStore(t)
-	_, err := w.askBy(t, store, "nobody", provenance.MethodSignIn, "", h)
+	_, err := askBy(t, w, store, "nobody", provenance.MethodSignIn, "", h)
 	require.ErrorIs(t, err, requester.ErrSignIn)
 	require.ErrorContains(t, err, "did not sign you in")
 	kept, err := store.List()

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bytes"
@@ -21,6 +21,7 @@ import (
 
 	"switchboard/internal/postgres/pgtest"
 	"switchboard/internal/scope"
+	"switchboard/internal/server/servertest"
 )
 
 // repetitions is how often a race is run: a few times in every test run, more
@@ -37,13 +38,12 @@ func repetitions(t *testing.T, few int) int {
 
 // replicas adds processes to the instance and returns the URLs under which each
 // can be reached; Host stays the instance's name, as behind a balancer.
-func (w *world) replicas(t *testing.T, more int) []string {
+func replicas(t *testing.T, w *servertest.Instance, more int) []string {
 	t.Helper()
-	urls := []string{w.url}
+	urls := []string{w.URL}
 	for range more {
-		l := listen(t)
-		urls = append(urls, "http://"+l.Addr().String())
-		w.replica(t, l)
+		address, _ := w.Replica(t)
+		urls = append(urls, "http://"+address)
 	}
 	return urls
 }
@@ -66,57 +66,57 @@ func through(url string) *http.Client {
 // for ever.
 func TestOnceItAnswered_NothingUncommittedTakesEffect(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	bob := w.signIn(t, "bob")
-	h := bob.publish("reviewer")
-	bob.must(http.MethodPatch, "/v1/personas/"+h.personaID, map[string]any{
-		"offers": []any{map[string]any{"queue": h.queue, "verbs": scope.Verbs(), "limits": map[string]any{"max_open": 1_000_000, "per_hour": 1_000_000}}},
+	w := servertest.Start(t)
+	bob := w.SignIn(t, "bob")
+	h := bob.Publish("reviewer")
+	bob.Must(http.MethodPatch, "/v1/personas/"+h.PersonaID, map[string]any{
+		"offers": []any{map[string]any{"queue": h.Queue, "verbs": scope.Verbs(), "limits": map[string]any{"max_open": 1_000_000, "per_hour": 1_000_000}}},
 	}, nil)
-	f := w.ask(t, "alice", h, scope.Asked{})
-	bob.post("/v1/friend-requests/"+f.request.ID+"/approve", map[string]any{}, nil)
+	f := ask(t, w, "alice", h, scope.Asked{})
+	bob.Post("/v1/friend-requests/"+f.request.ID+"/approve", map[string]any{}, nil)
 	f.approved(t)
 	token, err := f.endpoint.Token(t.Context())
 	require.NoError(t, err)
-	urls := w.replicas(t, 2)
-	db := pgtest.Open(t, w.database)
+	urls := replicas(t, w, 2)
+	db := pgtest.Open(t, w.Database)
 	grant := "/v1/grants/" + f.request.Grant.ID
 
 	// vended is another endpoint of bob's own each time, for what cannot be undone.
 	type vended struct{ ID, URL, Credential string }
 	vend := func() (e vended) {
-		bob.post("/v1/endpoints", map[string]any{"kind": "home", "agent_id": bob.agentOf(h), "persona_id": h.personaID, "queues": []string{h.queue}}, &e)
+		bob.Post("/v1/endpoints", map[string]any{"kind": "home", "agent_id": h.AgentID, "persona_id": h.PersonaID, "queues": []string{h.Queue}}, &e)
 		return e
 	}
 	once := func(t *testing.T, url, bearer string, end func()) {
 		t.Helper()
-		burst := startBurst(t, urls, url, bearer, h.queue)
+		burst := startBurst(t, urls, url, bearer, h.Queue)
 		burst.awaitSome(t)
 		end()
-		then := countTodos(t, db, h.queue)
+		then := countTodos(t, db, h.Queue)
 		burst.stop(t)
-		require.Equal(t, then, countTodos(t, db, h.queue), "calls took effect after it had answered")
+		require.Equal(t, then, countTodos(t, db, h.Queue), "calls took effect after it had answered")
 	}
 	// One after the other: they count the same queue's todos.
 	t.Run("pause", func(t *testing.T) {
 		for range repetitions(t, 4) {
-			once(t, f.endpoint.URL(), token, func() { bob.post(grant+"/pause", map[string]any{}, nil) })
-			bob.post(grant+"/resume", map[string]any{}, nil)
+			once(t, f.endpoint.URL(), token, func() { bob.Post(grant+"/pause", map[string]any{}, nil) })
+			bob.Post(grant+"/resume", map[string]any{}, nil)
 		}
 	})
 	t.Run("narrow", func(t *testing.T) {
 		for range repetitions(t, 4) {
 			e := vend()
 			once(t, e.URL, e.Credential, func() {
-				bob.post("/v1/endpoints/"+e.ID+"/narrow", map[string]any{"verbs": []string{"claim_next", "complete"}}, nil)
+				bob.Post("/v1/endpoints/"+e.ID+"/narrow", map[string]any{"verbs": []string{"claim_next", "complete"}}, nil)
 			})
 		}
-		narrowed := map[string]any{"scope": map[string]any{"queues": []string{h.queue}, "verbs": []scope.Verb{scope.TodoStatus}}}
-		once(t, f.endpoint.URL(), token, func() { bob.post(grant+"/narrow", narrowed, nil) })
+		narrowed := map[string]any{"scope": map[string]any{"queues": []string{h.Queue}, "verbs": []scope.Verb{scope.TodoStatus}}}
+		once(t, f.endpoint.URL(), token, func() { bob.Post(grant+"/narrow", narrowed, nil) })
 	})
 	t.Run("revoke", func(t *testing.T) {
 		for range repetitions(t, 4) {
 			e := vend()
-			once(t, e.URL, e.Credential, func() { bob.post("/v1/endpoints/"+e.ID+"/revoke", map[string]any{}, nil) })
+			once(t, e.URL, e.Credential, func() { bob.Post("/v1/endpoints/"+e.ID+"/revoke", map[string]any{}, nil) })
 		}
 	})
 	// Nobody answers for an expiry: what begins after the database's clock has
@@ -125,7 +125,7 @@ func TestOnceItAnswered_NothingUncommittedTakesEffect(t *testing.T) {
 	t.Run("expiry", func(t *testing.T) {
 		for range repetitions(t, 4) {
 			e := vend()
-			burst := startBurst(t, urls, e.URL, e.Credential, h.queue)
+			burst := startBurst(t, urls, e.URL, e.Credential, h.Queue)
 			burst.awaitSome(t)
 			var at time.Time
 			require.NoError(t, db.QueryRow(t.Context(), `
@@ -140,15 +140,6 @@ func TestOnceItAnswered_NothingUncommittedTakesEffect(t *testing.T) {
 			require.Zero(t, burst.lateMade.Load(), "calls that began after the expiry took effect")
 		}
 	})
-}
-
-func (p *person) agentOf(h home) string {
-	p.t.Helper()
-	var persona struct {
-		AgentID string `json:"agent_id"`
-	}
-	p.get("/v1/personas/"+h.personaID, &persona)
-	return persona.AgentID
 }
 
 func countTodos(t *testing.T, db *pgxpool.Pool, queue string) (n int) {

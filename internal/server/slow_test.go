@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -10,17 +10,22 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"switchboard/internal/server"
+	"switchboard/internal/server/servertest"
 )
 
 // A client that asks for answers and does not read them is cut off: each that is
 // held is memory that others need.
 func TestAnAnswerThatNobodyReadsIsNotHeld(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	s, err := New(t.Context(), w.config, "test", slog.New(slog.DiscardHandler))
+	w := servertest.Start(t)
+	s, err := server.New(t.Context(), w.Config, "test", slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	s.publicListener, s.writeWithin = listen(t), 200*time.Millisecond
-	address := s.publicListener.Addr().String()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s.Use(l)
+	s.WriteWithin(200 * time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -29,11 +34,11 @@ func TestAnAnswerThatNobodyReadsIsNotHeld(t *testing.T) {
 		require.NoError(t, <-ended)
 	})
 
-	conn, err := net.Dial("tcp", address)
+	conn, err := net.Dial("tcp", l.Addr().String())
 	require.NoError(t, err)
 	defer conn.Close()
 	require.NoError(t, conn.SetWriteDeadline(time.Now().Add(30*time.Second)))
-	request := "GET /openapi.json HTTP/1.1\r\nHost: " + strings.TrimPrefix(w.url, "http://") + "\r\nX-Padding: " + strings.Repeat("x", 16<<10) + "\r\n\r\n"
+	request := "GET /openapi.json HTTP/1.1\r\nHost: " + strings.TrimPrefix(w.URL, "http://") + "\r\nX-Padding: " + strings.Repeat("x", 16<<10) + "\r\n\r\n"
 	for err == nil { // until our own buffers are full, and then until the server gives up
 		_, err = conn.Write([]byte(request))
 	}

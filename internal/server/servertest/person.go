@@ -58,6 +58,20 @@ func (i *Instance) Stranger(t testing.TB, bearer string) *Person {
 	}, bearer: bearer}
 }
 
+// Browser is somebody without a session, who does not leave for addresses that
+// begin with elsewhere.
+func (i *Instance) Browser(t testing.TB, elsewhere string) *Person {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	return &Person{t: t, base: i.URL, client: &http.Client{Jar: jar, Timeout: time.Minute, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
+		if strings.HasPrefix(r.URL.String(), elsewhere) {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}}}
+}
+
 // Stay is the same browser, but it does not follow redirects.
 func (p *Person) Stay() *Person {
 	c := *p.client
