@@ -157,11 +157,11 @@ func (e *scopeEditor) tooWide(row *limitRow) string {
 	most := "at most " + number(row.Most)
 	switch {
 	case e.Offered == nil:
-		return most + ": what it holds now"
+		return most + ", which is what it holds now"
 	case row.Most == row.From:
-		return most + ": what was asked"
+		return most + ", which is all that was asked"
 	}
-	return most + ": what you offer"
+	return most + ", which is all that you offer"
 }
 
 // Wrongs selects what an answer to a preview says beside the rows.

@@ -29,6 +29,9 @@ func (f form) Has(name, value string) bool {
 	return false
 }
 
+// Sent reports whether the form had the field.
+func (f form) Sent(name string) bool { return f.known(name) }
+
 // Error returns what is wrong with a field.
 func (f form) Error(name string) string { return f.Errors[name] }
 

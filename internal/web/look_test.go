@@ -4,6 +4,7 @@ package web_test
 
 import (
 	"context"
+	"net/http"
 	"net/http/cookiejar"
 	"net/url"
 	"os"
@@ -37,6 +38,11 @@ func TestLook(t *testing.T) {
 		"endpoint": "/endpoints/" + b.endpoints[0].ID.String(), "queues": "/queues", "queue": "/queues/reviews", "todo": "/todos/" + b.todos[3].TodoID.String(),
 		"todo-leased": "/todos/" + b.todos[2].TodoID.String(), "activity": "/activity", "settings": "/settings", "erase": "/settings/erase", "nothing": "/nothing",
 	}
+	for name, path := range b.answers(t) {
+		pages[name] = path
+	}
+	pages["dev-issuer"] = "/login?return_to=/inbox&login_hint=bob"
+	b.guests = append(b.guests, identityOf(t, b, "alice"))
 	only := os.Getenv("ONLY")
 	for name, path := range pages {
 		if only != "" && !strings.Contains(","+only+",", ","+name+",") {
@@ -51,10 +57,10 @@ func TestLook(t *testing.T) {
 					continue
 				}
 				steps := []chromedp.Action[chromedp.Void]{colours(scheme), chromedp.EmulateViewport(size.w, size.h), forgetCookies}
-				if name != "landing" {
+				if name != "landing" && name != "dev-issuer" {
 					steps = append(steps, b.cookies())
 				}
-				steps = append(steps, chromedp.Navigate(b.server.URL+path), chromedp.WaitReady(chromedp.CSS("main")))
+				steps = append(steps, chromedp.Navigate(b.server.URL+path), chromedp.WaitReady(chromedp.CSS("main, form")))
 				require.NoError(t, chromedp.Do(browser, steps...), name)
 				_, err := chromedp.Run(browser, chromedp.Evaluate[bool](`document.fonts.ready.then(() => true)`, chromedp.EvalAwaitPromise))
 				require.NoError(t, err)
@@ -68,6 +74,47 @@ func TestLook(t *testing.T) {
 			}
 		}
 	}
+}
+
+// answers are pages that only a form leads to; they are kept, and shown at
+// addresses of their own.
+func (b *bundle) answers(t *testing.T) map[string]string {
+	t.Helper()
+	here, wide := "/inbox/requests/"+b.requests[0].ID.String(), approveForm()
+	wide.Set("max_open", "21")
+	wide.Set("expires_in_days", "0")
+	wide.Set("note", "Typed before.")
+	narrow := approveForm()
+	narrow.Set("max_open", "3")
+	narrow["verbs"] = []string{"create_for", "todo_status"}
+	longQueue := strings.Repeat("w", 63)
+	kept := map[string]string{
+		"request-wrong": b.post(here+"/approve", wide).body, "request-preview": b.post(here+"/preview", narrow).body,
+		"persona-wrong": b.post("/personas/new", url.Values{
+			"once": {newID().String()}, "agent_id": {""}, "new_agent": {""}, "slug": {"taken"}, "name": {strings.Repeat("Wide", 40)}, "description": {"Reviews."},
+			"new_queue": {"Not a queue"}, "visibility": {"listed"}, "who": {"issuers"}, "offers": {"2"}, "offer.0.queue": {"reviews"},
+			"offer.0.verbs": {"create_for"}, "offer.0.max_priority": {"12"}, "offer.1.queue": {longQueue},
+		}).body,
+		"erase-wrong": b.post("/settings/erase", url.Values{"phrase": {"erase"}}).body,
+	}
+	_, err := b.pool.Exec(t.Context(), `UPDATE session SET auth_time = clock_timestamp() - interval '13 hours'`)
+	require.NoError(t, err)
+	kept["confirm"] = b.post("/settings/erase", url.Values{"phrase": {"erase my account"}}).body
+	_, err = b.pool.Exec(t.Context(), `UPDATE session SET auth_time = clock_timestamp()`)
+	require.NoError(t, err)
+	pages, out := b.server.Config.Handler, map[string]string{}
+	for name := range kept {
+		out[name] = "/shown/" + name
+	}
+	b.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if body, ok := kept[strings.TrimPrefix(r.URL.Path, "/shown/")]; ok {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			_, _ = w.Write([]byte(body))
+			return
+		}
+		pages.ServeHTTP(w, r)
+	})
+	return out
 }
 
 func colours(scheme string) chromedp.Action[chromedp.Void] {

@@ -82,7 +82,7 @@ func TestPreview_OldAnswerNeverReplacesANewerOne(t *testing.T) {
 	// The answer to a third question is there only after the first one's would have been.
 	set("21")
 	asked()
-	eventually(`document.querySelector('#max_open-wrong').textContent === 'At most 20: what was asked.' && !document.querySelector('#max_open-wrong').hidden`)
+	eventually(`document.querySelector('#max_open-wrong').textContent === 'At most 20, which is all that was asked.' && !document.querySelector('#max_open-wrong').hidden`)
 	set("4")
 	asked()
 	eventually(`document.querySelector('#outcome').textContent.includes('4 open') && document.querySelector('#max_open-wrong').hidden && !document.querySelector('#outcome').hasAttribute('data-outdated')`)

@@ -213,7 +213,7 @@ func TestApproval_RefusesBesideTheField(t *testing.T) {
 		says := regexp.MustCompile(`id="` + field + `-wrong">([^<]+)<`).FindStringSubmatch(a.body)
 		require.NotNil(t, says, field)
 		require.Equal(t, map[string]string{
-			"max_open": "At most 20: what was asked.", "per_hour": "At most 30: what you offer.", "max_payload_bytes": "At least 0.",
+			"max_open": "At most 20, which is all that was asked.", "per_hour": "At most 30, which is all that you offer.", "max_payload_bytes": "At least 0.",
 			"expires_in_days": "At least 1.", "max_priority": "A whole number is expected.",
 		}[field], says[1])
 		has(t, a.body, `value="`+value+`"`, "what was typed is kept")
@@ -259,8 +259,8 @@ func TestApproval_IsPreviewedWithoutAScript(t *testing.T) {
 	f.Set("max_open", "21")
 	a = b.post(here+"/preview", f)
 	require.Equal(t, http.StatusUnprocessableEntity, a.status)
-	has(t, a.body, `id="max_open-wrong">At most 20: what was asked.<`)
-	has(t, a.body, `<li><a href="#l-max_open">Open at once</a>: At most 20: what was asked.</li>`)
+	has(t, a.body, `id="max_open-wrong">At most 20, which is all that was asked.<`)
+	has(t, a.body, `<li><a href="#l-max_open">Open at once</a>: At most 20, which is all that was asked.</li>`)
 	part := b.post(here+"/preview", f, "HX-Request", "true").body
 	has(t, part, `id="max_open-wrong">At most 20`, "a script gets what to put beside the field")
 	has(t, part, `id="per_hour-wrong" hidden>`)
