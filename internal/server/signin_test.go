@@ -125,14 +125,7 @@ func (l *linked) redeem(key *provenance.Key, code string, change func(url.Values
 	if change != nil {
 		change(form)
 	}
-	resp, err := http.PostForm(l.w.URL+"/oauth/token", form)
-	require.NoError(l.t, err)
-	defer func() { _ = resp.Body.Close() }()
-	var body map[string]any
-	require.NoError(l.t, json.NewDecoder(resp.Body).Decode(&body))
-	text, err := json.Marshal(body)
-	require.NoError(l.t, err)
-	return servertest.Reply{resp.StatusCode, resp.Header, string(text)}
+	return l.w.Stranger(l.t, "").Do(http.MethodPost, "/oauth/token", form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
 }
 
 // task asks how the request stands, with its key.
