@@ -27,7 +27,9 @@ type erasePage struct {
 }
 
 // erase says what erasing an account comes to, and asks for the words.
-func (v *visit) erase() error { return v.showErase(http.StatusOK, newForm(v.r.URL.Query())) }
+// The words are typed last, and never taken from an address: nobody can make a link
+// that leaves one click to do.
+func (v *visit) erase() error { return v.showErase(http.StatusOK, newForm(url.Values{})) }
 
 func (v *visit) showErase(status int, f form) error {
 	ctx := v.r.Context()
@@ -57,16 +59,16 @@ func countAlive(grants []friend.Grant) int {
 
 func (v *visit) justConfirmed() bool { return time.Since(v.session.AuthTime) < confirmedFor }
 
-// eraseAccount erases it, once the words are typed and the provider has confirmed
-// who typed them.
+// eraseAccount erases it, once the provider has confirmed who asks and they have
+// typed the words.
 func (v *visit) eraseAccount() error {
 	f := newForm(v.r.PostForm)
+	if !v.justConfirmed() {
+		return v.confirm("/settings/erase?done=confirmed-erase")
+	}
 	if strings.ToLower(strings.Join(strings.Fields(f.Get("phrase")), " ")) != erasePhrase {
 		f.wrong("phrase", "type “"+erasePhrase+"” to erase it; nothing has been erased")
 		return v.showErase(http.StatusUnprocessableEntity, f)
-	}
-	if !v.justConfirmed() {
-		return v.confirm("/settings/erase?" + url.Values{"phrase": {f.Get("phrase")}, "done": {"confirmed-erase"}}.Encode())
 	}
 	if err := v.Humans.Erase(v.r.Context(), v.owner()); err != nil {
 		return err

@@ -42,6 +42,9 @@ func (v *visit) readPersona(f *form, old *persona.Persona) (typedPersona, error)
 			return typed, err
 		}
 	}
+	if err := v.checkQueues(f, typed); err != nil {
+		return typed, err
+	}
 	if old != nil {
 		typed.AgentID = old.AgentID
 		return typed, nil
@@ -88,6 +91,18 @@ func (v *visit) readNewQueue(f *form, typed *typedPersona) error {
 	}
 	if !slices.Contains(typed.Queues, name) {
 		typed.Queues = append(typed.Queues, name)
+	}
+	return nil
+}
+
+// checkQueues looks for the queues that are to be there already.
+func (v *visit) checkQueues(f *form, typed typedPersona) error {
+	if f.Error("queues") != "" || f.Error("new_queue") != "" {
+		return nil
+	}
+	there := slices.DeleteFunc(slices.Clone(typed.Queues), func(q string) bool { return q == typed.Queue })
+	if err := v.Todos.QueuesExist(v.r.Context(), v.owner(), there); err != nil {
+		return f.refused(err, nil)
 	}
 	return nil
 }

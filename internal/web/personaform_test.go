@@ -72,3 +72,53 @@ func TestPersona_StaleFormMakesNoQueue(t *testing.T) {
 	has(t, b.post("/personas/new", url.Values{"once": {uuid.NewString()}, "agent_id": {b.agents[0].ID.String()}, "new_agent": {"another"}, "name": {"x"}, "slug": {"x"}, "offers": {"0"}, "visibility": {"listed"}, "who": {"anyone"}}).body,
 		"Either choose an agent")
 }
+
+// TestPersona_ForgedFormMakesNothing: what no browser of ours sends is refused with
+// nothing left over.
+func TestPersona_ForgedFormMakesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.fill()
+	b.signIn("bob", "/")
+	agents, personas, queues := len(b.agents), len(b.personas), len(b.queues)
+	base := func() url.Values {
+		return url.Values{
+			"once": {uuid.NewString()}, "new_agent": {"mole"}, "slug": {"mole"}, "name": {"Mole"}, "new_queue": {"moles"}, "visibility": {"listed"}, "who": {"anyone"},
+			"offers": {"1"}, "offer.0.queue": {""}, "offer.0.verbs": {"create_for"},
+		}
+	}
+	for what, change := range map[string]func(url.Values){
+		"a queue of nobody's":      func(f url.Values) { f["queues"] = []string{"nobodys"} },
+		"a thousand queues":        func(f url.Values) { f["queues"] = strings.Split(strings.Repeat("q,", 999)+"q", ",") },
+		"inbox":                    func(f url.Values) { f["queues"] = []string{"inbox"} },
+		"more offers than a form":  func(f url.Values) { f.Set("offers", "99999999") },
+		"a verb that there is not": func(f url.Values) { f["offer.0.verbs"] = []string{"create_for", "approve"} },
+		"a limit of another world": func(f url.Values) { f.Set("offer.0.max_open", "99999999999999999999") },
+		"controls in a name":       func(f url.Values) { f.Set("name", "a\u0000b") },
+		"an agent that is no id":   func(f url.Values) { f.Set("agent_id", "x"); f.Del("new_agent") },
+		"a visibility of its own":  func(f url.Values) { f.Set("visibility", "secret") },
+	} {
+		f := base()
+		change(f)
+		a := b.post("/personas/new", f)
+		require.Equal(t, http.StatusUnprocessableEntity, a.status, what)
+		has(t, a.body, "to mend", what)
+		require.Len(t, b.agents, agents, what)
+		require.Len(t, b.personas, personas, what)
+		require.Len(t, b.queues, queues, what)
+	}
+	// Twice at once is once.
+	f := base()
+	done := make(chan string, 2)
+	for range 2 {
+		g := url.Values{}
+		for k, v := range f {
+			g[k] = v
+		}
+		go func() { done <- b.post("/personas/new", g).to() }()
+	}
+	first, second := <-done, <-done
+	require.Contains(t, first+second, "done=again")
+	require.Contains(t, first+second, "done=created")
+	require.Len(t, b.personas, personas+1)
+}
