@@ -11,6 +11,8 @@ import (
 	"switchboard/internal/server/servertest"
 )
 
+const unknownID = "0197a3c2-7d7e-7cc3-98c4-dc0c0c07398f"
+
 // operations are all of the document, with a path that leads nowhere.
 func operations(t *testing.T, i *servertest.Instance) (out [][2]string) {
 	t.Helper()
@@ -18,7 +20,7 @@ func operations(t *testing.T, i *servertest.Instance) (out [][2]string) {
 	i.Stranger(t, "").Get("/openapi.json", &doc)
 	for path, methods := range doc.Paths {
 		for method := range methods {
-			at := strings.NewReplacer("{id}", "0197a3c2-7d7e-7cc3-98c4-dc0c0c07398f", "{name}", "nothing", "{persona}", "reviewer").Replace(path)
+			at := strings.NewReplacer("{id}", unknownID, "{name}", "nothing", "{persona}", "reviewer").Replace(path)
 			out = append(out, [2]string{strings.ToUpper(method), at})
 		}
 	}
@@ -49,10 +51,12 @@ func TestNobodyGetsInWithoutASessionOrAnAPIToken(t *testing.T) {
 			if twin(op[1]) && (what == "a requester's" || strings.HasSuffix(op[1], "/friend-requests") && op[0] == http.MethodPost) {
 				continue // its own
 			}
-			r := i.Stranger(t, bearer).Do(op[0], op[1], nil)
-			refused(t, 401, "unauthenticated", r, op, what)
-			require.Contains(t, r.Header.Get("WWW-Authenticate"), "Bearer")
-			require.Equal(t, "no-store", r.Header.Get("Cache-Control"))
+			for _, path := range []string{op[1], strings.Replace(op[1], unknownID, "x", 1)} {
+				r := i.Stranger(t, bearer).Do(op[0], path, nil)
+				refused(t, 401, "unauthenticated", r, op, what)
+				require.Contains(t, r.Header.Get("WWW-Authenticate"), "Bearer")
+				require.Equal(t, "no-store", r.Header.Get("Cache-Control"))
+			}
 		}
 	}
 	refused(t, 401, "unauthenticated", bob.Do(http.MethodGet, "/v1/me", nil, "Authorization", "Bearer "+home.Credential))

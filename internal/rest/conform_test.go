@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -122,4 +123,21 @@ func TestExamplesAreGoodRequests(t *testing.T) {
 			require.NoError(t, schema.Validate(value), op.OperationID)
 		}
 	}
+}
+
+// TestCreatingOperationsSayThatTheyTakeAnIdempotencyKey.
+func TestCreatingOperationsSayThatTheyTakeAnIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	n := 0
+	for path, methods := range openDocument().Paths {
+		op := methods["post"]
+		if _, creates := op.Responses["201"]; !creates || path == "/v1/program-sign-in" { // a code is good once
+			continue
+		}
+		n++
+		key := slices.IndexFunc(op.Parameters, func(p parameter) bool { return p.In == "header" && p.Name == "Idempotency-Key" })
+		require.GreaterOrEqual(t, key, 0, op.OperationID)
+		require.Equal(t, strings.HasPrefix(path, "/v1/a2a/"), op.Parameters[key].Required, op.OperationID)
+	}
+	require.Equal(t, 7, n)
 }

@@ -27,12 +27,14 @@ var contract = []string{
 	"POST /v1/a2a/{persona}/friend-requests", "GET /v1/a2a/{persona}/friend-requests", "GET /v1/a2a/{persona}/friend-requests/{id}", "POST /v1/a2a/{persona}/friend-requests/{id}/cancel",
 }
 
+type parameter struct {
+	Name, In string
+	Required bool
+}
+
 type operation struct {
 	OperationID string `json:"operationId"`
-	Parameters  []struct {
-		Name, In string
-		Required bool
-	}
+	Parameters  []parameter
 	RequestBody struct {
 		Content map[string]struct{ Example json.RawMessage }
 	}

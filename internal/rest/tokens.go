@@ -24,6 +24,7 @@ func viewToken(t human.APIToken) tokenView {
 
 func (a *api) registerTokens() {
 	type newToken struct {
+		Idempotency
 		Body struct {
 			Name string `json:"name" minLength:"1" maxLength:"100"`
 		}

@@ -90,7 +90,7 @@ func (a *api) registerTwin() {
 		})
 	type one struct {
 		Persona string `path:"persona"`
-		ByID
+		ID      string `path:"id"` // read after the token, so that without one every id is 401
 	}
 	for _, act := range []struct {
 		id, method, path, summary string
@@ -105,7 +105,11 @@ func (a *api) registerTwin() {
 				if err != nil {
 					return nil, err
 				}
-				return answer(plain(viewTwin))(act.do(ctx, who, in.ID.UUID))
+				var id pathID
+				if err := id.UnmarshalText([]byte(in.ID)); err != nil {
+					return nil, notFound()
+				}
+				return answer(plain(viewTwin))(act.do(ctx, who, id.UUID))
 			})
 	}
 }

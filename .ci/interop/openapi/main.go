@@ -154,7 +154,7 @@ func todos(ctx context.Context, bob *client.ClientWithResponses, queue string) {
 
 // tokens is what a program does with an API token.
 func tokens(ctx context.Context, j *judge, bob *client.ClientWithResponses, instance string) {
-	token := must(bob.CreateApiTokenWithResponse(ctx, client.NewTokenBody{Name: "interop"}))
+	token := must(bob.CreateApiTokenWithResponse(ctx, nil, client.NewTokenBody{Name: "interop"}))
 	check("API token", token.JSON201 != nil && token.JSON201.Token != nil, token.Status())
 	bearer := func(_ context.Context, r *http.Request) error {
 		r.Header.Set("Authorization", "Bearer "+*token.JSON201.Token)
