@@ -64,6 +64,7 @@ func (x *exchange) await(c *call, wait time.Duration) {
 		result, err := c.carryOut()
 		h.finish(outcome{result, err})
 	}()
+	ending := x.h.parking.ending(x.ctx)
 	t := time.NewTimer(patience)
 	defer t.Stop()
 	select {
@@ -75,7 +76,11 @@ func (x *exchange) await(c *call, wait time.Duration) {
 	}
 	p := x.park(cancel)
 	if p == nil {
+		// Shutdown waits for handlers, so it must end this one's wait; it may have
+		// begun already.
+		still := context.AfterFunc(ending, cancel)
 		o := <-h.done
+		still()
 		unhook()
 		x.answer(o)
 		return
@@ -120,7 +125,7 @@ type parked struct {
 // park takes the connection out of net/http; nil when it cannot be.
 func (x *exchange) park(cancel context.CancelFunc) *parked {
 	r := x.r
-	srv, ok := x.ctx.Value(http.ServerContextKey).(*http.Server)
+	srv, ok := serverOf(x.ctx)
 	if !ok || r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.TLS != nil || r.Close {
 		return nil
 	}
@@ -289,6 +294,28 @@ type parking struct {
 func (p *parking) of(srv *http.Server) (context.Context, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	ending := p.endOf(srv)
+	if ending.Err() != nil {
+		return nil, false
+	}
+	p.parked.Add(1)
+	return ending, true
+}
+
+// ending is a context that ends with the shutdown of the server whose request
+// ctx is of.
+func (p *parking) ending(ctx context.Context) context.Context {
+	srv, ok := serverOf(ctx)
+	if !ok {
+		return context.Background()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.endOf(srv)
+}
+
+// endOf is called with the lock held.
+func (p *parking) endOf(srv *http.Server) context.Context {
 	ending, ok := p.servers[srv]
 	if !ok {
 		var end context.CancelFunc
@@ -299,11 +326,12 @@ func (p *parking) of(srv *http.Server) (context.Context, bool) {
 		}
 		p.servers[srv] = ending //nolint:fatcontext // one a server, none within another
 	}
-	if ending.Err() != nil {
-		return nil, false
-	}
-	p.parked.Add(1)
-	return ending, true
+	return ending
+}
+
+func serverOf(ctx context.Context) (*http.Server, bool) {
+	srv, ok := ctx.Value(http.ServerContextKey).(*http.Server)
+	return srv, ok
 }
 
 func (p *parking) leave() { p.parked.Done() }

@@ -154,6 +154,29 @@ func TestShutdown_AnswersWhoWaits(t *testing.T) {
 	require.Zero(t, b.todos.waiting.Load())
 }
 
+// TestShutdown_AnswersWhoCannotBeParked: a call that waits in its handler, in its
+// first moments or on a connection that cannot be taken out, holds up no restart.
+func TestShutdown_AnswersWhoCannotBeParked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.todos.wake = make(chan struct{})
+	address, waits := b.peer.request(t, "todo_status", map[string]any{"todo_id": aTodo, "wait_seconds": 50})
+	conn, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, strings.Replace(waits, "HTTP/1.1", "HTTP/1.0", 1))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return b.todos.waiting.Load() == 1 }, 10*time.Second, time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	require.NoError(t, b.server.Shutdown(ctx))
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(body), `"code":"unavailable"`)
+}
+
 // TestManyWaitersGetTheirAnswers: every parked call is answered once, with its
 // own todo, and none twice.
 func TestManyWaitersGetTheirAnswers(t *testing.T) {
