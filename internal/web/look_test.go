@@ -17,6 +17,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"switchboard/internal/todo"
 )
 
 // TestLook takes a picture of each page as it looks in use, on a phone and on a
@@ -64,6 +66,9 @@ func TestLook(t *testing.T) {
 				require.NoError(t, chromedp.Do(browser, steps...), name)
 				_, err := chromedp.Run(browser, chromedp.Evaluate[bool](`document.fonts.ready.then(() => true)`, chromedp.EvalAwaitPromise))
 				require.NoError(t, err)
+				fits, err := chromedp.Run(browser, chromedp.Evaluate[bool](`document.documentElement.scrollWidth <= innerWidth`))
+				require.NoError(t, err)
+				require.True(t, fits, "%s sticks out at %d pixels", name, size.w)
 				top, err := chromedp.Run(browser, chromedp.CaptureScreenshot())
 				require.NoError(t, err)
 				whole, err := chromedp.Run(browser, chromedp.FullScreenshot(100))
@@ -71,6 +76,63 @@ func TestLook(t *testing.T) {
 				file := filepath.Join(dir, name+"-"+size.name+"-"+scheme)
 				require.NoError(t, os.WriteFile(file+".png", top, 0o644))
 				require.NoError(t, os.WriteFile(file+"-whole.png", whole, 0o644))
+			}
+		}
+	}
+}
+
+// TestLook_HugeWordsStickOutNowhere fills every place where somebody's words stand
+// with one endless word, and with marks that pile up and turn around.
+func TestLook_HugeWordsStickOutNowhere(t *testing.T) {
+	b := setup(t)
+	b.fill()
+	huge := strings.Repeat("W", 180) + "\u202E\u200B" + "z" + strings.Repeat("\u0336", 30)
+	email, queue := strings.Repeat("w", 60)+"@example.com", strings.Repeat("q", 63)
+	b.queues = append(b.queues, todo.Queue{Name: queue, Description: huge, Ready: 3})
+	for i := range b.requests {
+		b.requests[i].From.Name, b.requests[i].Reason, b.requests[i].Note = huge, strings.Repeat(huge, 3), huge
+		b.requests[i].Identity.Name, b.requests[i].Identity.Subject, b.requests[i].Persona = huge, huge, queue
+		b.requests[i].Scope.Queues = []string{queue}
+	}
+	b.requests[0].Identity.Email = email
+	for i := range b.grants {
+		b.grants[i].From.Name, b.grants[i].Persona, b.grants[i].Identity.Email = huge, queue, email
+		b.grants[i].Scope.Queues = []string{queue}
+	}
+	for i := range b.items {
+		b.items[i].Title, b.items[i].Queue = huge, queue
+		if b.items[i].Question != nil {
+			b.items[i].Question.Text = strings.Repeat(huge, 3)
+		}
+	}
+	for i := range b.todos {
+		b.todos[i].FromFriend.Title, b.todos[i].FromFriend.Body, b.todos[i].FromFriend.Identity = huge, strings.Repeat(huge, 4), email
+		if p := b.todos[i].Progress; p != nil {
+			p.Note = huge
+		}
+	}
+	for i := range b.events {
+		b.events[i].Personal = map[string]string{"calls_itself": huge, "reason": huge}
+	}
+	b.agents[0].Name, b.agents[0].Description = huge, huge
+	for i := range b.personas {
+		b.personas[i].Name, b.personas[i].Description, b.personas[i].Slug = huge, huge, queue
+	}
+	b.blocks[0].Identity.Name, b.blocks[0].Reason = huge, huge
+	b.signIn("bob", "/")
+	browser := newBrowser(t)
+	for _, path := range []string{
+		"/inbox", "/inbox/requests/" + b.requests[0].ID.String(), "/inbox/requests/" + b.requests[1].ID.String(), "/inbox/requests/" + b.requests[2].ID.String(),
+		"/friends", "/friends/" + b.grants[0].ID.String(), "/personas", "/personas/" + b.personas[0].ID.String(), "/personas/new", "/endpoints", "/endpoints/new",
+		"/endpoints/" + b.endpoints[0].ID.String(), "/queues", "/queues/reviews", "/queues/" + queue, "/queues/reviews?state=done", "/todos/" + b.todos[2].TodoID.String(), "/todos/" + b.todos[3].TodoID.String(),
+		"/activity", "/settings", "/settings/erase",
+	} {
+		for _, width := range []int64{320, 390, 1280} {
+			require.NoError(t, chromedp.Do(browser, chromedp.EmulateViewport(width, 844), b.cookies(), chromedp.Navigate(b.server.URL+path), chromedp.WaitReady(chromedp.CSS("main"))))
+			out, err := chromedp.Run(browser, chromedp.Evaluate[string](`document.documentElement.scrollWidth <= innerWidth ? '' : [...document.querySelectorAll('main *')].filter((e) => e.getBoundingClientRect().right > innerWidth + 1).slice(0, 3).map((e) => e.outerHTML.slice(0, 120)).join(' | ')`))
+			require.NoError(t, err)
+			if out != "" {
+				t.Errorf("%s at %d pixels: %s", path, width, out)
 			}
 		}
 	}

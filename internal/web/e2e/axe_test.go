@@ -78,6 +78,11 @@ func TestPages_AreAccessible(t *testing.T) {
 	check("/inbox")
 	bob.follow(".card.ask .cover")
 	check("")
+	bob.fill("#l-max_open", "999")
+	bob.sees("which is all that was asked")
+	check("") // with something wrong marked
+	bob.fill("#l-max_open", "3")
+	bob.sees("with at most 3 open at once")
 	bob.follow(".decide-bar .primary")
 	bob.sees("Approved.")
 	e := alice.endpoint(r)
@@ -97,7 +102,7 @@ func TestPages_AreAccessible(t *testing.T) {
 	check("/friends")
 	bob.follow(".line .cover")
 	check("")
-	for _, path := range []string{"/queues", "/queues/reviews", "/queues/reviews?state=ready", "/personas", "/endpoints", "/endpoints/new", "/activity", "/settings", "/nothing"} {
+	for _, path := range []string{"/queues", "/queues/reviews", "/queues/reviews?state=ready", "/personas", "/endpoints", "/endpoints/new", "/activity", "/settings", "/settings/erase", "/nothing"} {
 		check(path)
 	}
 	w.agent(t, "carol").ask(w, "reviewer", "mailer", "x", scope.Asked{Queues: []string{"reviews"}})
