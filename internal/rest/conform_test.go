@@ -104,23 +104,29 @@ func asDocumented(t testing.TB, method, path string, r servertest.Reply) {
 	}
 }
 
-// TestExamplesAreGoodRequests: every operation with a body has an example, which
-// is what its schema says.
-func TestExamplesAreGoodRequests(t *testing.T) {
+// TestExamplesAreWhatTheirSchemasSay: every body of a request and of an answer
+// has an example.
+func TestExamplesAreWhatTheirSchemasSay(t *testing.T) {
 	t.Parallel()
 	d := openDocument()
 	for path, methods := range d.Paths {
 		for method, op := range methods {
-			media, ok := op.RequestBody.Content["application/json"]
-			if !ok {
-				continue
+			good := func(example json.RawMessage, pointer ...string) {
+				require.NotEmpty(t, example, op.OperationID)
+				schema, err := d.schema(append(append([]string{"paths", path, method}, pointer...), "content", "application/json", "schema")...)
+				require.NoError(t, err)
+				value, err := jsonschema.UnmarshalJSON(strings.NewReader(string(example)))
+				require.NoError(t, err)
+				require.NoError(t, schema.Validate(value), "%s: %s", op.OperationID, example)
 			}
-			require.NotEmpty(t, media.Example, op.OperationID)
-			schema, err := d.schema("paths", path, method, "requestBody", "content", "application/json", "schema")
-			require.NoError(t, err)
-			value, err := jsonschema.UnmarshalJSON(strings.NewReader(string(media.Example)))
-			require.NoError(t, err)
-			require.NoError(t, schema.Validate(value), op.OperationID)
+			if media, ok := op.RequestBody.Content["application/json"]; ok {
+				good(media.Example, "requestBody")
+			}
+			for status, answer := range op.Responses {
+				if media, ok := answer.Content["application/json"]; ok {
+					good(media.Example, "responses", status)
+				}
+			}
 		}
 	}
 }

@@ -102,6 +102,11 @@ func (a *api) complete() {
 					media.Example = example
 				}
 			}
+			for status, r := range op.Responses {
+				if media := r.Content["application/json"]; media != nil && status < "300" {
+					media.Example = a.sample("", media.Schema)
+				}
+			}
 			describeHeader(op.Responses["401"], "WWW-Authenticate", "Bearer", huma.TypeString)
 			describeHeader(op.Responses["429"], "Retry-After", "Seconds after which to try again, where they are known.", huma.TypeInteger)
 		}
@@ -118,33 +123,4 @@ func describeHeader(r *huma.Response, name, about, kind string) {
 func operationsOf(item *huma.PathItem) []*huma.Operation {
 	all := []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete}
 	return slices.DeleteFunc(all, func(op *huma.Operation) bool { return op == nil })
-}
-
-type object = map[string]any
-
-// examples are bodies of requests, by operation.
-var examples = map[string]object{
-	"update-me":    {"notifications": object{"email": true, "webhook": "https://bob.example/hook", "digest": "daily"}},
-	"create-agent": {"name": "bob's reviewer", "description": "Reviews pull requests."},
-	"update-agent": {"name": "reviewer"},
-	"create-queue": {"name": "reviews", "description": "Pull requests that wait for a review."},
-	"update-queue": {"paused": true},
-	"create-persona": {
-		"agent_id": exampleID, "slug": "reviewer", "name": "Reviewer", "description": "Reviews pull requests that touch billing.",
-		"queues": []string{"reviews"}, "visibility": "listed", "who_may_ask": "anyone",
-		"offers": []object{{"queue": "reviews", "verbs": []string{"create_for", "todo_status"}, "limits": object{"max_open": 20, "per_hour": 60}}},
-	},
-	"update-persona":         {"visibility": "unlisted"},
-	"vend-endpoint":          {"kind": "home", "agent_id": exampleID, "persona_id": exampleID, "queues": []string{"reviews"}},
-	"narrow-endpoint":        {"verbs": []string{"claim_next", "heartbeat", "complete", "fail"}},
-	"approve-friend-request": {"scope": object{"queues": []string{"reviews"}, "verbs": []string{"create_for"}, "limits": object{"per_hour": 10}}, "note": "Billing only, please.", "offer_version": 3},
-	"decline-friend-request": {"note": "Ask me again in autumn.", "may_ask_again": true},
-	"narrow-grant":           {"scope": object{"queues": []string{"reviews"}, "verbs": []string{"todo_status"}}},
-	"revoke-grant":           {"open_todos": "finish"},
-	"create-todo":            {"queue": "reviews", "title": "Review pull request 7", "payload": object{"pull_request": 7}, "priority": 5},
-	"cancel-todo":            {"reason": "It was merged meanwhile."},
-	"answer-todo":            {"text": "The one of 2027."},
-	"create-api-token":       {"name": "laptop"},
-	"redeem-program-sign-in": {"code": "AQ…", "code_verifier": "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "redirect_uri": "http://127.0.0.1:53682/callback"},
-	"send-friend-request":    {"type": "friend-request", "from": object{"name": "release-bot"}, "reason": "Hand you pull requests that touch billing for review.", "scope": object{"queues": []string{"reviews"}, "verbs": []string{"create_for", "todo_status"}}, "key": object{"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}, "provenance": object{"method": "oidc-nonce", "id_token": "eyJ…", "salt": "c2FsdCBvZiAxNiBieXRlcw", "statement": "eyJ…"}},
 }

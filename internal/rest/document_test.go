@@ -40,7 +40,7 @@ type operation struct {
 	}
 	Responses map[string]struct {
 		Description *string
-		Content     map[string]struct{ Schema json.RawMessage }
+		Content     map[string]struct{ Schema, Example json.RawMessage }
 	}
 	Security []map[string][]string
 }
