@@ -96,6 +96,9 @@ func questionID(a todo.Asked) uuid.UUID { return named(kindAsked, a.Question, ow
 
 // unwritten are the questions of which there is no notification yet.
 func (s *Store) unwritten(ctx context.Context, asked []todo.Asked) ([]todo.Asked, error) {
+	if len(asked) == 0 {
+		return nil, nil
+	}
 	owners, ids := make([]uuid.UUID, len(asked)), make([]uuid.UUID, len(asked))
 	for i, a := range asked {
 		owners[i], ids[i] = a.Owner, questionID(a)
