@@ -24,6 +24,9 @@ type Result[O any] struct {
 type BatchOptions[I any] struct {
 	// Workers is how many gathered batches may be on their way at once; default 2.
 	Workers int
+	// Spread is how much must be waiting, in Size, for another batch than the first to
+	// start; until then calls are better gathered. Default 0: at once.
+	Spread int
 	// Direct is how many calls may be on their way, each alone on its caller's
 	// goroutine, before gathering begins: alone, a batch only costs. Default 4.
 	Direct int
@@ -122,8 +125,7 @@ func (b *Batcher[I, O]) Do(ctx context.Context, item I) (O, error) {
 		b.mu.Unlock()
 		return none, refusal.New(refusal.Unavailable, "this server is stopping")
 	}
-	free := b.waiting.length == 0 && (b.inFlight < b.o.Direct || b.running < b.o.Workers)
-	if free && b.last <= b.o.Direct {
+	if b.waiting.length == 0 && b.last <= b.o.Direct && (b.inFlight < b.o.Direct || b.mayStart()) {
 		b.running++
 		b.inFlight++
 		b.mu.Unlock()
@@ -136,7 +138,7 @@ func (b *Batcher[I, O]) Do(ctx context.Context, item I) (O, error) {
 	}
 	c := b.newCall(ctx, item)
 	b.waiting.add(c)
-	if free {
+	if b.mayStart() {
 		b.running++
 		go b.gather()
 	}
@@ -202,8 +204,20 @@ func (b *Batcher[I, O]) direct(ctx context.Context, item I) Result[O] {
 	ctx, stop := b.detach(ctx)
 	r := b.alone(ctx, item)
 	stop()
-	if batch := b.next(1); batch != nil {
-		go b.work(batch)
+	b.mu.Lock()
+	alone := b.waiting.length == 0
+	if alone {
+		b.leave(1)
+	}
+	b.mu.Unlock()
+	if !alone {
+		// This call's own goroutine may soon be back with the next one.
+		go func() {
+			b.linger()
+			if batch := b.next(1); batch != nil {
+				b.work(batch)
+			}
+		}()
 	}
 	return r
 }
@@ -215,23 +229,32 @@ func (b *Batcher[I, O]) detach(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// gather lets those come who are on their way, and runs what there is then. A batch
-// that has just ended sets all its callers going at once; without this the first of
-// them would be executed alone and the others would wait for it. There is no timer
-// here either: it lets every goroutine run that can, as long as that brings calls.
+// gather runs what there is once those have come who are on their way.
 func (b *Batcher[I, O]) gather() {
-	for before := 0; ; {
-		runtime.Gosched()
+	b.linger()
+	if batch := b.next(0); batch != nil {
+		b.work(batch)
+	}
+}
+
+// enough is how many calls are worth an execution at once. With fewer, the fixed cost
+// of a transaction is more than what waiting for the next ones costs.
+const enough = 32
+
+// linger lets those come who are on their way. A batch that has just ended sets all
+// its callers going at once; without this the first of them would be executed alone
+// and the others would wait for it. There is no timer here either: it lets every
+// goroutine run that can, as long as that brings calls.
+func (b *Batcher[I, O]) linger() {
+	for before := -1; ; {
 		b.mu.Lock()
 		n := b.waiting.length
 		b.mu.Unlock()
-		if n == before || n >= b.o.MaxItems {
-			break
+		if n == before || n >= enough {
+			return
 		}
 		before = n
-	}
-	if batch := b.next(0); batch != nil {
-		b.work(batch)
+		runtime.Gosched()
 	}
 }
 
@@ -239,6 +262,7 @@ func (b *Batcher[I, O]) gather() {
 func (b *Batcher[I, O]) work(batch []*call[I, O]) {
 	for batch != nil {
 		b.run(batch)
+		b.linger()
 		batch = b.next(len(batch))
 	}
 }
@@ -248,14 +272,10 @@ func (b *Batcher[I, O]) work(batch []*call[I, O]) {
 func (b *Batcher[I, O]) next(n int) []*call[I, O] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.running--
-	b.inFlight -= n
-	if n > 0 {
-		b.last = n
-	}
+	b.leave(n)
 	defer b.settle()
-	if b.running >= b.o.Workers && b.inFlight >= b.o.Direct {
-		return nil
+	if !b.mayStart() && b.inFlight >= b.o.Direct {
+		return nil // who is on the way takes what waits
 	}
 	batch := b.waiting.take(b.o.MaxItems, b.o.MaxPerOwner, b.o.MaxBytes)
 	if len(batch) == 0 {
@@ -264,6 +284,21 @@ func (b *Batcher[I, O]) next(n int) []*call[I, O] {
 	b.running++
 	b.inFlight += len(batch)
 	return batch
+}
+
+// mayStart reports whether a batch may start now. b.mu is held.
+func (b *Batcher[I, O]) mayStart() bool {
+	return b.running == 0 || b.running < b.o.Workers && b.waiting.size >= b.o.Spread
+}
+
+// leave counts an execution of n items out. b.mu is held.
+func (b *Batcher[I, O]) leave(n int) {
+	b.running--
+	b.inFlight -= n
+	if n > 0 {
+		b.last = n
+	}
+	b.settle()
 }
 
 // settle tells Close when the last execution has ended. b.mu is held.

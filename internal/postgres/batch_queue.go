@@ -6,6 +6,7 @@ type queue[I, O any] struct {
 	turns  []*lane[I, O]          // owners with calls waiting, whose turn is next first
 	lanes  map[string]*lane[I, O] // the same by name
 	length int
+	size   int // of all calls
 }
 
 // lane is the queue of one owner.
@@ -27,6 +28,7 @@ func (q *queue[I, O]) add(c *call[I, O]) {
 	}
 	l.calls = append(l.calls, c)
 	q.length++
+	q.size += c.size
 }
 
 // take gathers a batch: one call from each owner in turn until a bound is
@@ -56,6 +58,7 @@ func (q *queue[I, O]) take(maxItems, maxPerOwner, maxBytes int) []*call[I, O] {
 		l.calls[0] = nil
 		l.calls = l.calls[1:]
 		q.length--
+		q.size -= c.size
 		switch {
 		case len(l.calls) == 0:
 			delete(q.lanes, l.owner)
@@ -77,6 +80,7 @@ func (q *queue[I, O]) take(maxItems, maxPerOwner, maxBytes int) []*call[I, O] {
 
 // shift drops the first call of the lane whose turn it is.
 func (q *queue[I, O]) shift(l *lane[I, O]) {
+	q.size -= l.calls[0].size
 	l.calls[0] = nil
 	l.calls = l.calls[1:]
 	q.length--

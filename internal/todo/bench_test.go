@@ -165,6 +165,7 @@ func TestCompare(t *testing.T) {
 	_, err = pool.Exec(ctx, rawTable)
 	require.NoError(t, err)
 	raw := &rawSide{pool: pool}
+	_, _ = fmt.Sscan(os.Getenv("TODO_FEW"), &few)
 	o := Options{}
 	_, _ = fmt.Sscan(os.Getenv("TODO_WORKERS"), &o.Workers, &o.Direct)
 	st := &storeSide{store: k.store}
@@ -185,6 +186,10 @@ func TestCompare(t *testing.T) {
 	if f := os.Getenv("TODO_PROFILE"); f != "" {
 		w, err := os.Create(f)
 		require.NoError(t, err)
+		if os.Getenv("TODO_SIDE") == "raw" {
+			fmt.Printf("profiled: %.0f/s\n", rate(t, counts[0], 6*length, raw.lifecycle))
+			return
+		}
 		rate(t, counts[0], length, st.lifecycle)
 		require.NoError(t, pprof.StartCPUProfile(w))
 		fmt.Printf("profiled: %.0f/s\n", rate(t, counts[0], 6*length, st.lifecycle))
@@ -193,12 +198,17 @@ func TestCompare(t *testing.T) {
 	}
 	meter := newCPU(t, pool)
 	measure := func(c int, step func(context.Context, int, int) error) (perSecond float64, cost string, total float64) {
+		wal := func() (n float64) {
+			require.NoError(t, pool.QueryRow(ctx, `SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn`).Scan(&n))
+			return n
+		}
 		s0, c0 := meter.used()
+		w0 := wal()
 		var n atomic.Int64
 		perSecond = rate(t, c, length, func(ctx context.Context, c, i int) error { n.Add(1); return step(ctx, c, i) })
 		s1, c1 := meter.used()
 		server, client := float64((s1-s0).Microseconds())/float64(n.Load()), float64((c1-c0).Microseconds())/float64(n.Load())
-		return perSecond, fmt.Sprintf("%4.0f+%4.0f", server, client), server + client
+		return perSecond, fmt.Sprintf("%4.0f+%4.0f %4.0fB", server, client, (wal()-w0)/float64(n.Load())), server + client
 	}
 	for _, c := range counts {
 		var ratios, costs []float64

@@ -48,7 +48,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, wake *postgres.Wake, o Option
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Workers == 0 {
-		o.Workers = 1
+		o.Workers = 2
 	}
 	if o.Direct == 0 {
 		o.Direct = 4
@@ -69,6 +69,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, wake *postgres.Wake, o Option
 		Workers:  o.Workers,
 		Direct:   o.Direct,
 		MaxItems: 256,
+		Spread:   20 * itemSize,
 		Size:     func(w *work) int { return w.size },
 		Owner:    func(w *work) string { return string(w.auth.owner[:]) },
 		// A tenant with a thousand calls waiting leaves room for the others.

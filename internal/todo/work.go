@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -32,7 +33,7 @@ const itemSize = 4 << 10
 
 // few is up to how many items of a kind are carried out by a statement each: one
 // statement for all costs more to start than it saves before that.
-const few = 4
+var few = 2
 
 // verdict is how an item was decided.
 type verdict struct {
@@ -165,6 +166,14 @@ func (s *Store) carryOut(ctx context.Context, r *round, lockFirst bool) (committ
 		return false, fmt.Errorf("acquire a connection: %w", err)
 	}
 	defer conn.Release()
+	// A context that can end costs a goroutine that watches it. A time set on the
+	// connection bounds the wait as well, and a batch is not given up otherwise.
+	ctx = context.WithoutCancel(ctx)
+	wire := conn.Conn().PgConn().Conn()
+	if err := wire.SetDeadline(time.Now().Add(transactionTime)); err != nil {
+		return false, fmt.Errorf("bound the wait for the database: %w", err)
+	}
+	defer wire.SetDeadline(time.Time{}) //nolint:errcheck // a broken connection is not used again
 
 	b := &script{}
 	looks := s.lanes.begin(r)
