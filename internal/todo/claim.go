@@ -101,37 +101,80 @@ func (s *Store) ClaimNext(ctx context.Context, c endpoint.Caller, n ClaimNext) (
 		return nil, err
 	}
 	auth := authorityOf(c)
-	look := func() ([]Claimed, error) {
+	ask := func() *work {
 		w := &work{auth: auth, size: itemSize}
 		w.demand = &demand{auth: &w.auth, queues: queues, max: n.Max, lease: lease}
-		return s.take(ctx, w, n.ClaimID)
+		return w
 	}
 	if n.Wait == 0 {
-		return look()
+		return s.take(ctx, ask(), n.ClaimID)
 	}
+	look := func() ([]Claimed, error) { return s.take(context.WithoutCancel(ctx), ask(), n.ClaimID) }
 	// Registered before looking: what becomes ready between a look and the wait for
 	// the next wakes that wait.
 	waiting := s.hub.waitForReady(auth, queues)
 	defer waiting.end()
+	if n.ClaimID == "" {
+		waiting.ask = ask // a claim_id takes more than a statement
+	}
 	timer := time.NewTimer(n.Wait)
 	defer timer.Stop()
 	for {
 		taken, err := look()
 		if err != nil || len(taken) > 0 {
 			waiting.found = len(taken) > 0
-			return taken, err
+			return s.unlessGone(ctx, auth, taken, err)
 		}
 		waiting.foundNothing()
+		over := false
 		select {
 		case <-waiting.woken:
 		case <-timer.C:
-			return []Claimed{}, nil
+			over = true
 		case <-s.hub.done:
-			return []Claimed{}, nil
+			over = true
 		case <-ctx.Done():
+			over = true
+		}
+		if w := waiting.rise(); w != nil {
+			taken, err := s.complement(context.WithoutCancel(ctx), auth.owner, w.demand.taken)
+			return s.unlessGone(ctx, auth, taken, err)
+		}
+		switch {
+		case ctx.Err() != nil:
 			return nil, ctx.Err()
+		case over:
+			return []Claimed{}, nil
 		}
 	}
+}
+
+// unlessGone returns what was claimed, or gives it back when whoever waited for it has
+// left meanwhile: it would be nobody's until the lease lapses.
+func (s *Store) unlessGone(ctx context.Context, auth authority, taken []Claimed, err error) ([]Claimed, error) {
+	if ctx.Err() == nil || len(taken) == 0 {
+		return taken, err
+	}
+	w := &work{auth: auth}
+	for _, c := range taken {
+		e := &ending{auth: &w.auth, id: c.TodoID, act: actReleased, hash: digest([]byte(actReleased), []byte(goneReason)), reason: &goneReason}
+		if err := e.setToken(c.LeaseToken); err != nil {
+			return nil, err
+		}
+		w.endings = append(w.endings, e)
+		w.size += itemSize
+	}
+	if err := s.do(context.WithoutCancel(ctx), w); err != nil {
+		s.log.WarnContext(ctx, "give back what nobody waits for any more", "error", err)
+	}
+	return nil, ctx.Err()
+}
+
+var goneReason = "the worker left before it was told"
+
+// took reports whether the todo was claimed.
+func (d *demand) took(id uuid.UUID) bool {
+	return slices.ContainsFunc(d.taken, func(c Claimed) bool { return c.TodoID == id })
 }
 
 // claimQueues are the asked queues, all of them the endpoint's, sorted.

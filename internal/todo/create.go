@@ -52,6 +52,7 @@ type creation struct {
 	grant                                     *uuid.UUID
 	limits                                    *scope.Limits // of a peer; nil when nothing is counted
 
+	known   bool // its content is remembered for claims
 	fresh   bool // created by this call
 	created Created
 }
@@ -95,7 +96,7 @@ func (s *Store) Create(ctx context.Context, c endpoint.Caller, items []New) ([]O
 		return nil, err
 	}
 	if len(w.creates) > 0 {
-		if err := s.do(ctx, w); err != nil {
+		if err := s.create(ctx, w); err != nil {
 			return nil, err
 		}
 	}
@@ -116,10 +117,24 @@ func (s *Store) CreateOwn(ctx context.Context, owner uuid.UUID, n New) (Created,
 	}
 	m.auth, m.line = &w.auth, owner
 	w.add(m)
-	if err := s.do(ctx, w); err != nil {
+	if err := s.create(ctx, w); err != nil {
 		return Created{}, err
 	}
 	return m.created, m.err
+}
+
+// create carries out creations. A call that waits for one of them claims in the same
+// transaction, so that work reaches an idle worker with the commit that makes it
+// durable, and not one later.
+func (s *Store) create(ctx context.Context, w *work) error {
+	g := s.hub.invite(w)
+	if g == nil {
+		return s.do(ctx, w)
+	}
+	// The guest depends on how this ends, so it is not left before it has.
+	err := s.do(context.WithoutCancel(ctx), w)
+	g.end(err == nil && w.guest != nil)
+	return err
 }
 
 func (w *work) add(m *creation) {

@@ -182,8 +182,7 @@ WITH locked AS MATERIALIZED (
 func (r *round) queueDemands(b *script, k *looks) {
 	var next, byID []*demand
 	for _, d := range r.demands {
-		// Decided by the statements, which find nothing when there is nothing.
-		d.decided, d.taken, d.weight, d.lines = true, nil, 0, nil
+		d.taken, d.weight, d.lines = nil, 0, nil
 		if d.id != uuid.Nil {
 			byID = append(byID, d)
 		} else {
@@ -406,6 +405,9 @@ func dealOut(groups []*group, k *looks) func(pgx.Rows) error {
 // deal gives todos to the group's demands. Each gets what one answer holds before
 // somebody gets more.
 func (g *group) deal(all []taken, k *looks) error {
+	for _, d := range g.demands {
+		d.decided = true // also when there is nothing
+	}
 	slices.SortFunc(all, func(a, b taken) int {
 		if a.at.before(b.at) {
 			return -1

@@ -26,6 +26,8 @@ type work struct {
 	beats       []*beat
 	completions []*completion
 	endings     []*ending
+
+	guest *work // of a call that waits for what is created here
 }
 
 // itemSize stands for the cost of an item beside its bytes.
@@ -33,7 +35,7 @@ const itemSize = 4 << 10
 
 // few is up to how many items of a kind are carried out by a statement each: one
 // statement for all costs more to start than it saves before that.
-var few = 2
+const few = 2
 
 // verdict is how an item was decided.
 type verdict struct {
@@ -69,35 +71,43 @@ func (r *round) items() int {
 func gather(works []*work) *round {
 	r := &round{few: few}
 	for _, w := range works {
-		n := r.items()
-		for _, c := range w.creates {
-			if !c.decided {
-				r.creates = append(r.creates, c)
-			}
-		}
-		if w.demand != nil && !w.demand.decided {
-			r.demands = append(r.demands, w.demand)
-		}
-		for _, b := range w.beats {
-			if !b.decided {
-				r.beats = append(r.beats, b)
-			}
-		}
-		for _, c := range w.completions {
-			if !c.decided {
-				r.completions = append(r.completions, c)
-			}
-		}
-		for _, e := range w.endings {
-			if !e.decided {
-				r.endings = append(r.endings, e)
-			}
-		}
-		if r.items() > n {
-			r.works = append(r.works, w)
+		r.add(w)
+		if w.guest != nil {
+			r.add(w.guest)
 		}
 	}
 	return r
+}
+
+// add puts the undecided items of w in.
+func (r *round) add(w *work) {
+	n := r.items()
+	for _, c := range w.creates {
+		if !c.decided {
+			r.creates = append(r.creates, c)
+		}
+	}
+	if w.demand != nil && !w.demand.decided {
+		r.demands = append(r.demands, w.demand)
+	}
+	for _, b := range w.beats {
+		if !b.decided {
+			r.beats = append(r.beats, b)
+		}
+	}
+	for _, c := range w.completions {
+		if !c.decided {
+			r.completions = append(r.completions, c)
+		}
+	}
+	for _, e := range w.endings {
+		if !e.decided {
+			r.endings = append(r.endings, e)
+		}
+	}
+	if r.items() > n {
+		r.works = append(r.works, w)
+	}
 }
 
 func byRow(ownerA, idA, ownerB, idB uuid.UUID) int {
@@ -138,6 +148,10 @@ func (s *Store) execute(ctx context.Context, works []*work) ([]postgres.Result[s
 			continue
 		}
 		if isStale(err) && len(works) == 1 {
+			if works[0].guest != nil {
+				works[0].guest = nil // it may be the guest who is stale
+				continue
+			}
 			fail(r, endpoint.ErrStale)
 			break
 		}
@@ -179,6 +193,7 @@ func (s *Store) carryOut(ctx context.Context, r *round, lockFirst bool) (committ
 	looks := s.lanes.begin(r)
 	looks.known = s.known
 	r.single = !lockFirst && r.alone()
+	s.remember(r)
 	r.lock(b)
 	if lockFirst {
 		r.lockHeld(b)
@@ -191,9 +206,30 @@ func (s *Store) carryOut(ctx context.Context, r *round, lockFirst bool) (committ
 	err = b.run(ctx, conn)
 	looks.end(err == nil)
 	if err != nil {
+		r.forget()
 		return false, fmt.Errorf("carry out a batch of todos: %w", err)
 	}
 	return true, s.explain(ctx, conn, r)
+}
+
+// forget takes back what statements have returned, because their transaction did not
+// commit: the items may be carried out again, and go otherwise then.
+func (r *round) forget() {
+	for _, c := range r.creates {
+		c.fresh = false
+	}
+	for _, d := range r.demands {
+		d.decided, d.taken, d.lines, d.moves = false, nil, nil, nil
+	}
+	for _, b := range r.beats {
+		b.acted = false
+	}
+	for _, c := range r.completions {
+		c.acted = false
+	}
+	for _, e := range r.endings {
+		e.acted = false
+	}
 }
 
 // explain decides the items on which the statements did not act, as far as that
@@ -205,35 +241,64 @@ func (s *Store) explain(ctx context.Context, conn *pgxpool.Conn, r *round) error
 	return explainHeld(ctx, conn, r)
 }
 
+// remember keeps the contents of what is created together with what guests claim: a
+// guest may get it in this transaction.
+func (s *Store) remember(r *round) {
+	for _, w := range r.works {
+		if w.guest == nil {
+			continue
+		}
+		for _, c := range w.creates {
+			if !c.known {
+				c.known = true
+				s.known.add(c)
+			}
+		}
+	}
+}
+
 // announce wakes those who wait for what has changed.
 func (s *Store) announce(works []*work) {
 	for _, w := range works {
-		for _, c := range w.creates {
-			if c.fresh && c.notBefore == nil {
-				s.known.add(c)
-				s.hub.ready(c.auth.owner, c.queue, 1)
-			}
+		s.announceOne(w)
+		if w.guest != nil {
+			s.announceOne(w.guest)
 		}
-		if d := w.demand; d != nil {
-			for i := range d.taken {
-				s.hub.changed(d.auth.owner, d.lines[i], d.taken[i].TodoID)
-			}
-			s.announceMoves(d.moves)
+	}
+}
+
+func (s *Store) announceOne(w *work) {
+	for _, c := range w.creates {
+		if !c.fresh || c.notBefore != nil {
+			continue
 		}
-		for _, b := range w.beats {
-			if b.acted && b.visible {
-				s.hub.changed(b.auth.owner, b.line, b.id)
-			}
+		if !c.known {
+			c.known = true
+			s.known.add(c)
 		}
-		for _, c := range w.completions {
-			if c.acted {
-				s.hub.changed(c.auth.owner, c.line, c.id)
-			}
+		if w.guest == nil || !w.guest.demand.took(c.id) {
+			s.hub.ready(c.auth.owner, c.queue, 1)
 		}
-		for _, e := range w.endings {
-			if e.acted {
-				s.announceMoves([]move{e.move})
-			}
+	}
+	if d := w.demand; d != nil {
+		for i := range d.taken {
+			s.hub.changed(d.auth.owner, d.lines[i], d.taken[i].TodoID)
+		}
+		s.announceMoves(d.moves)
+	}
+	for _, b := range w.beats {
+		if b.acted && b.visible {
+			s.hub.changed(b.auth.owner, b.line, b.id)
+		}
+	}
+	for _, c := range w.completions {
+		if c.acted {
+			s.hub.changed(c.auth.owner, c.line, c.id)
+		}
+	}
+	for _, e := range w.endings {
+		if e.acted {
+			s.announceMoves([]move{e.move})
 		}
 	}
 }
