@@ -17,7 +17,7 @@ const wakeChannel = "switchboard_wake"
 // WakeOptions adjusts a [Wake]; the zero value is usable.
 type WakeOptions struct {
 	// Interval is the shortest time between two notifications of one topic to
-	// other processes; default 10 ms. The first goes out at once.
+	// other processes; default 2 ms. The first goes out at once.
 	Interval time.Duration
 	// PingEvery is how often the path is tried by a notification to ourselves,
 	// which must be back within the same time; default 5 s.
@@ -71,7 +71,7 @@ type subscription struct {
 // [Wake.Close].
 func NewWake(url string, o WakeOptions) *Wake {
 	if o.Interval <= 0 {
-		o.Interval = 10 * time.Millisecond
+		o.Interval = 2 * time.Millisecond
 	}
 	if o.PingEvery <= 0 {
 		o.PingEvery = 5 * time.Second

@@ -101,6 +101,13 @@ func (o *outbox) take(now time.Time, n int) (topics []topicHash, ping bool, wait
 	return topics, ping, wait
 }
 
+// Sending takes a fifth of the time at most, so that a busy system pays little for its
+// hints, and an idle one has them at once. What changes meanwhile goes out together.
+const (
+	sendShare = 5
+	sendRest  = 10 * time.Millisecond // at most
+)
+
 // send carries the outbox to the database until ctx ends.
 func (w *Wake) send(ctx context.Context) {
 	var conn *pgx.Conn
@@ -109,16 +116,18 @@ func (w *Wake) send(ctx context.Context) {
 	defer timer.Stop()
 	failures := 0
 	var last time.Time
+	var rest time.Duration
 	for {
-		// Topics that change one after the other go out together.
-		if pause(ctx, w.o.Interval/5-time.Since(last)) != nil {
+		if pause(ctx, rest-time.Since(last)) != nil {
 			return
 		}
 		topics, ping, wait := w.out.take(time.Now(), maxTopics)
 		if len(topics) > 0 || ping {
 			var err error
+			begin := time.Now()
 			conn, err = w.deliver(ctx, conn, topics)
 			last = time.Now()
+			rest = min((sendShare-1)*last.Sub(begin), sendRest)
 			if err == nil {
 				failures = 0
 				continue
