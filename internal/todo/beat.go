@@ -2,6 +2,7 @@ package todo
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -125,11 +126,11 @@ var prolongAlone = prolongOneHead + guarded(8) + prolongOneTail
 var prolongMany = `
 WITH item AS MATERIALIZED (
 	` + each(1, "owner uuid", "id uuid", "token uuid", "queues text", "lease int", "progress text", "artifacts int") + `
-), locked AS MATERIALIZED (
-	SELECT i.ord, i.lease, i.progress, i.artifacts, x.at FROM item i, ` + holds + `
+), found AS MATERIALIZED (
+	SELECT i.ord, i.token, i.lease, i.progress, i.artifacts, x.at FROM item i, ` + found + `
 )
 UPDATE todo_live l` + prolonged + `
-FROM locked k WHERE l.ctid = k.at
+FROM found k WHERE ` + stillHeld + `
 RETURNING l.line, l.version, l.lease_expires_at, l.cancel_requested, k.ord`
 
 func (r *round) queueBeats(b *script) {
@@ -161,22 +162,24 @@ func (r *round) queueBeats(b *script) {
 		}
 		return
 	}
-	n := len(items)
-	owners, ids, tokens := make([][16]byte, n), make([][16]byte, n), make([][16]byte, n)
-	queues, leases, progress, artifacts := make([]string, n), make([]*int32, n), make([]*string, n), make([]int32, n)
-	for i, x := range items {
-		owners[i], ids[i], tokens[i], queues[i], leases[i], progress[i] = x.auth.owner, x.id, x.token, x.auth.queues, x.lease, x.progress
-		artifacts[i] = int32(len(x.artifacts.names))
-	}
-	b.add(prolongMany, owners, ids, tokens, queues, leases, progress, artifacts).rows(func(rows pgx.Rows) error {
-		var ord int
-		_, err := pgx.ForEachRow(rows, append(targets, &ord), func() error {
-			if ord < 1 || ord > n {
-				return errUnexpected
-			}
-			prolonged(items[ord-1])
-			return nil
+	for items := range slices.Chunk(items, manyAtOnce) {
+		n := len(items)
+		owners, ids, tokens := make([][16]byte, n), make([][16]byte, n), make([][16]byte, n)
+		queues, leases, progress, artifacts := make([]string, n), make([]*int32, n), make([]*string, n), make([]int32, n)
+		for i, x := range items {
+			owners[i], ids[i], tokens[i], queues[i], leases[i], progress[i] = x.auth.owner, x.id, x.token, x.auth.queues, x.lease, x.progress
+			artifacts[i] = int32(len(x.artifacts.names))
+		}
+		b.add(prolongMany, owners, ids, tokens, queues, leases, progress, artifacts).rows(func(rows pgx.Rows) error {
+			var ord int
+			_, err := pgx.ForEachRow(rows, append(targets, &ord), func() error {
+				if ord < 1 || ord > n {
+					return errUnexpected
+				}
+				prolonged(items[ord-1])
+				return nil
+			})
+			return err
 		})
-		return err
-	})
+	}
 }

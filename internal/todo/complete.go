@@ -3,6 +3,7 @@ package todo
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -92,6 +93,9 @@ func newCompletion(item Completion) (m *completion, size int, err error) {
 	return m, size + textSize(m.result), nil
 }
 
+// endedColumns are what an outcome keeps of a row.
+const endedColumns = `l.owner, l.id, l.line, l.version, l.attempt, l.artifacts, l.questions, l.worker, l.token, l.started_at, l.lease_seconds, l.progress`
+
 // finishOne ends one todo if its token is current.
 const (
 	finishOne     = finishOneHead + finishOneTail
@@ -100,7 +104,7 @@ WITH gone AS (
 	DELETE FROM todo_live l USING (SELECT $3::uuid AS token, $4::text AS queues) i
 	WHERE l.owner = $1 AND l.id = $2 AND ` + current
 	finishOneTail = `
-	RETURNING l.*
+	RETURNING ` + endedColumns + `
 ), ended AS (
 	INSERT INTO todo_outcome (owner, id, state, version, attempt, artifacts, questions, worker, token, digest, started_at, lease_seconds, progress,
 		result, finished_at)
@@ -118,11 +122,11 @@ var finishAlone = finishOneHead + guarded(8) + finishOneTail
 var finishTodos = `
 WITH item AS MATERIALIZED (
 	` + each(1, "owner uuid", "id uuid", "token uuid", "queues text", "digest bytea", "result text", "artifacts int") + `
-), locked AS MATERIALIZED (
-	SELECT i.ord, i.digest, i.result, i.artifacts, x.at FROM item i, ` + holds + `
+), found AS MATERIALIZED (
+	SELECT i.ord, i.token, i.digest, i.result, i.artifacts, x.at FROM item i, ` + found + `
 ), gone AS (
-	DELETE FROM todo_live l USING locked k WHERE l.ctid = k.at
-	RETURNING k.ord, k.digest, k.result, k.artifacts AS added, l.*
+	DELETE FROM todo_live l USING found k WHERE ` + stillHeld + `
+	RETURNING k.ord, k.digest, k.result, k.artifacts AS added, ` + endedColumns + `
 ), ended AS (
 	INSERT INTO todo_outcome (owner, id, state, version, attempt, artifacts, questions, worker, token, digest, started_at, lease_seconds, progress,
 		result, finished_at)
@@ -160,26 +164,28 @@ func (r *round) queueCompletions(b *script) {
 		}
 		return
 	}
-	n := len(items)
-	owners, ids, tokens := make([][16]byte, n), make([][16]byte, n), make([][16]byte, n)
-	queues, hashes, results, artifacts := make([]string, n), make([][]byte, n), make([]*string, n), make([]int32, n)
-	for i, c := range items {
-		owners[i], ids[i], tokens[i], queues[i], hashes[i], results[i] = c.auth.owner, c.id, c.token, c.auth.queues, c.hash, c.result
-		artifacts[i] = int32(len(c.artifacts.names))
-	}
-	b.add(finishTodos, owners, ids, tokens, queues, hashes, results, artifacts).rows(func(rows pgx.Rows) error {
-		var ord int
-		var line uuid.UUID
-		var version int64
-		_, err := pgx.ForEachRow(rows, []any{&ord, into(&line), &version}, func() error {
-			if ord < 1 || ord > n {
-				return errUnexpected
-			}
-			finished(items[ord-1], line, version)
-			return nil
+	for items := range slices.Chunk(items, manyAtOnce) {
+		n := len(items)
+		owners, ids, tokens := make([][16]byte, n), make([][16]byte, n), make([][16]byte, n)
+		queues, hashes, results, artifacts := make([]string, n), make([][]byte, n), make([]*string, n), make([]int32, n)
+		for i, c := range items {
+			owners[i], ids[i], tokens[i], queues[i], hashes[i], results[i] = c.auth.owner, c.id, c.token, c.auth.queues, c.hash, c.result
+			artifacts[i] = int32(len(c.artifacts.names))
+		}
+		b.add(finishTodos, owners, ids, tokens, queues, hashes, results, artifacts).rows(func(rows pgx.Rows) error {
+			var ord int
+			var line uuid.UUID
+			var version int64
+			_, err := pgx.ForEachRow(rows, []any{&ord, into(&line), &version}, func() error {
+				if ord < 1 || ord > n {
+					return errUnexpected
+				}
+				finished(items[ord-1], line, version)
+				return nil
+			})
+			return err
 		})
-		return err
-	})
+	}
 }
 
 // addArtifacts stores artifacts of those whose tokens are current, the newest of a

@@ -5,6 +5,10 @@ import (
 	"strings"
 )
 
+// manyAtOnce is up to how many items a statement for many takes. To find an element of
+// an array of texts the server passes all before it, so the work grows with the square.
+const manyAtOnce = 128
+
 // each is a sub-select of SQL with a row for every element of the arrays $first and
 // on, one array a column, each written as "name type"; and the element's number as
 // ord. It costs a fraction of unnest over so many arrays, which keeps every one of

@@ -184,6 +184,16 @@ const holds = `LATERAL (
 		LIMIT 1 FOR UPDATE
 	) x`
 
+// found is holds without the lock: what is then changed where it lies is compared again,
+// by stillHeld, should it have changed in between.
+const found = `LATERAL (
+		SELECT l.ctid AS at FROM todo_live l
+		WHERE l.owner = i.owner AND l.id = i.id AND ` + current + `
+		LIMIT 1
+	) x`
+
+const stillHeld = `l.ctid = k.at AND l.state = 'leased' AND l.token = k.token`
+
 // current is the condition, in SQL, that row l is leased under the token of item i,
 // in one of its caller's queues.
 const current = `l.state = 'leased' AND l.token = i.token AND l.queue = ANY (string_to_array(i.queues, ','))`

@@ -197,8 +197,12 @@ func (r *round) queueCreates(b *script, k *looks) {
 		}
 	}
 	r.queueSingle(b, single, k)
-	queueMany(b, many, k)
-	queueManyLimited(b, limited, k)
+	for items := range slices.Chunk(many, manyAtOnce) {
+		queueMany(b, items, k)
+	}
+	for items := range slices.Chunk(limited, manyAtOnce) {
+		queueManyLimited(b, items, k)
+	}
 	queueTimers(b, items)
 }
 
@@ -305,9 +309,6 @@ func columns(items []*creation, starts []int64) []any {
 }
 
 func queueMany(b *script, items []*creation, k *looks) {
-	if len(items) == 0 {
-		return
-	}
 	starts := make([]int64, len(items))
 	for i, c := range items {
 		starts[i], _, _ = k.start(c.share())
@@ -317,9 +318,6 @@ func queueMany(b *script, items []*creation, k *looks) {
 }
 
 func queueManyLimited(b *script, items []*creation, k *looks) {
-	if len(items) == 0 {
-		return
-	}
 	n := len(items)
 	var (
 		leasts, nexts     = make([]int64, n), make([]int64, n)

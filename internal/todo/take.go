@@ -19,9 +19,12 @@ import (
 // ready.
 const (
 	takeNext     = takeNextHead + takeNextTail
-	takeNextHead = `
+	takeNextHead = picked + ` FROM todo_live l` + takeNextWhere
+
+	picked = `
 WITH picked AS MATERIALIZED (
-	SELECT l.ctid AS at, $3::uuid AS worker, $4::int AS lease, 1 AS ord FROM todo_live l
+	SELECT l.ctid AS at, $3::uuid AS worker, $4::int AS lease, 1 AS ord`
+	takeNextWhere = `
 	WHERE l.owner = $1 AND l.queue = $2 AND l.claimable AND (l.rank, l.vstart, l.id) >= ($6::smallint, $7::bigint, $8::uuid)
 		AND l.state = 'ready' AND (l.deadline IS NULL OR l.deadline > clock_timestamp())
 		AND NOT (SELECT q.paused FROM queue q WHERE q.owner = $1 AND q.name = $2)`
@@ -41,7 +44,7 @@ var (
 // locked that is not taken.
 const takeAcross = `
 WITH picked AS MATERIALIZED (
-	SELECT x.at, $3::uuid AS worker, $4::int AS lease, 1 AS ord FROM (
+	SELECT x.*, $3::uuid AS worker, $4::int AS lease, 1 AS ord FROM (
 		SELECT c.at
 		FROM unnest($2::text[], $6::smallint[], $7::bigint[], $8::uuid[]) AS f(queue, rank, vstart, id), LATERAL (
 			SELECT q.name FROM queue q WHERE q.owner = $1 AND q.name = f.queue AND NOT q.paused LIMIT 1
@@ -54,10 +57,13 @@ WITH picked AS MATERIALIZED (
 		) c
 		ORDER BY c.rank, c.vstart, c.id
 	) c, LATERAL (
-		SELECT l.ctid AS at FROM todo_live l WHERE l.ctid = c.at AND l.state = 'ready' AND l.claimable LIMIT 1 FOR UPDATE SKIP LOCKED
+		SELECT l.ctid AS at` + itsWeight + ` FROM todo_live l WHERE l.ctid = c.at AND l.state = 'ready' AND l.claimable LIMIT 1 FOR UPDATE SKIP LOCKED
 	) x
 	LIMIT $5
 )`
+
+// itsWeight is what fitting needs of a row.
+const itsWeight = `, l.id, l.weight, l.artifacts, l.questions`
 
 // takeEach claims the next of many queues, a few of each. No queue is named twice.
 var takeEach = `
@@ -77,19 +83,19 @@ WITH picked AS MATERIALIZED (
 )`
 
 // fitting leaves of the rows picked the first ones that weigh no more than $9
-// together, and at least one.
+// together, and at least one. The rows picked come in order.
 const fitting = `, fit AS MATERIALIZED (
-	SELECT p.* FROM (
+	SELECT p.at, p.worker, p.lease, p.ord FROM (
 		SELECT p.*, row_number() OVER inorder AS n, sum(t.weight) OVER inorder AS total
-		FROM picked p JOIN todo_live l ON l.ctid = p.at, LATERAL (
-			SELECT l.weight + CASE WHEN l.artifacts > 0 THEN (
-					SELECT coalesce(sum(octet_length(a.artifact)), 0) FROM todo_artifact a WHERE a.owner = l.owner AND a.todo = l.id
-				) ELSE 0 END + CASE WHEN l.questions > 0 THEN (
+		FROM picked p, LATERAL (
+			SELECT p.weight + CASE WHEN p.artifacts > 0 THEN (
+					SELECT coalesce(sum(octet_length(a.artifact)), 0) FROM todo_artifact a WHERE a.owner = $1 AND a.todo = p.id
+				) ELSE 0 END + CASE WHEN p.questions > 0 THEN (
 					SELECT coalesce(sum(octet_length(e.question) + coalesce(octet_length(e.answer), 0) + coalesce(octet_length(e.payload), 0)), 0)
-					FROM todo_exchange e WHERE e.owner = l.owner AND e.todo = l.id
+					FROM todo_exchange e WHERE e.owner = $1 AND e.todo = p.id
 				) ELSE 0 END AS weight
 		) t
-		WINDOW inorder AS (ORDER BY l.rank, l.vstart, l.id)
+		WINDOW inorder AS (ROWS UNBOUNDED PRECEDING)
 	) p WHERE p.n = 1 OR p.total <= $9::bigint
 )`
 
@@ -110,7 +116,7 @@ const (
 	takeNextFew    = takeNext + lease
 	takeNextBare   = takeNext + bare
 	takeAcrossFew  = takeAcross + lease
-	takeNextMany   = takeNext + fitting + leaseHead + `fit` + leaseTail
+	takeNextMany   = picked + itsWeight + ` FROM todo_live l` + takeNextWhere + takeNextTail + fitting + leaseHead + `fit` + leaseTail
 	takeAcrossMany = takeAcross + fitting + leaseHead + `fit` + leaseTail
 )
 
