@@ -103,6 +103,10 @@ const owners = 8
 // most is the largest number of callers.
 const most = 64
 
+// learnsItIsAlone is after how long a process that hears no other one on its database
+// stops sending hints to others. Instances serve for longer than that.
+const learnsItIsAlone = 16 * time.Second
+
 // warm is how long each measurement of throughput runs before it counts.
 const warm = 800 * time.Millisecond
 
@@ -220,6 +224,7 @@ func (b *bench) storeRate(ctx context.Context, callers int) (float64, error) {
 // runAlone compares raw and store at each number of callers. Who begins changes
 // from round to round.
 func runAlone(ctx context.Context, b *bench) error {
+	pause(ctx, learnsItIsAlone)
 	for round := range b.rounds {
 		for _, callers := range b.callers {
 			raw, store, err := inTurn(round, func() (float64, error) { return b.rawRate(ctx, callers) }, func() (float64, error) { return b.storeRate(ctx, callers) })
@@ -251,7 +256,7 @@ func runOverMCP(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	defer in.close()
+	in.close() // the server is alone on its database
 	addr, err := freeAddress()
 	if err != nil {
 		return err
@@ -261,6 +266,7 @@ func runOverMCP(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer srv.stop() //nolint:errcheck // its failure is a failed call's
+	pause(ctx, learnsItIsAlone)
 	ways := []struct {
 		name, figure string
 		lean         bool

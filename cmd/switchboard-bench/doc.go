@@ -7,7 +7,9 @@
 // and what else it needs, on loopback. Contenders take turns within each of at
 // least three rounds; a figure is the median of the rounds' ratios, so that what
 // slows the machine down slows both sides of a ratio. Clients of a server are
-// processes of their own. What is counted is counted after a warm-up.
+// processes of their own. What is counted is counted after a warm-up; a process of
+// ours that serves alone has had the time to learn that there is no other to tell
+// about changes, except where two are measured.
 //
 // A lifecycle is: create under an idempotency key, claim the next, heartbeat,
 // complete. Every caller runs lifecycles one after another. Callers are spread

@@ -200,10 +200,7 @@ func (b *Batcher[I, O]) newCall(ctx context.Context, item I) *call[I, O] {
 // direct runs one item on the caller's goroutine, and afterwards sees to those
 // that came meanwhile.
 func (b *Batcher[I, O]) direct(ctx context.Context, item I) Result[O] {
-	// Only the values of the caller's context remain (its trace), not its end.
-	ctx, stop := b.detach(ctx)
-	r := b.alone(ctx, item)
-	stop()
+	r := b.alone(b.detach(ctx), item)
 	b.mu.Lock()
 	alone := b.waiting.length == 0
 	if alone {
@@ -222,12 +219,15 @@ func (b *Batcher[I, O]) direct(ctx context.Context, item I) Result[O] {
 	return r
 }
 
-// detach returns a context with ctx's values that ends only with the batcher.
-func (b *Batcher[I, O]) detach(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(b.base, cancel)
-	return ctx, func() { stop(); cancel() }
+// detached has the values of a caller's context (its trace) and ends with the batcher.
+type detached struct {
+	context.Context
+	values context.Context
 }
+
+func (d detached) Value(key any) any { return d.values.Value(key) }
+
+func (b *Batcher[I, O]) detach(ctx context.Context) context.Context { return detached{b.base, ctx} }
 
 // gather runs what there is once those have come who are on their way.
 func (b *Batcher[I, O]) gather() {
@@ -316,9 +316,7 @@ func (b *Batcher[I, O]) settle() {
 // run executes a batch and tells every caller.
 func (b *Batcher[I, O]) run(batch []*call[I, O]) {
 	if len(batch) == 1 {
-		ctx, stop := b.detach(batch[0].ctx)
-		defer stop()
-		batch[0].done <- b.alone(ctx, batch[0].item)
+		batch[0].done <- b.alone(b.detach(batch[0].ctx), batch[0].item)
 		return
 	}
 	items := make([]I, len(batch))
@@ -334,9 +332,7 @@ func (b *Batcher[I, O]) run(batch []*call[I, O]) {
 	case RolledBack(err):
 		for _, c := range batch {
 			b.reruns.Add(1)
-			ctx, stop := b.detach(c.ctx)
-			c.done <- b.alone(ctx, c.item)
-			stop()
+			c.done <- b.alone(b.detach(c.ctx), c.item)
 		}
 	default:
 		// The outcome is unknown, so nothing may be run a second time.
