@@ -123,6 +123,9 @@ func (s *Store) ClaimNext(ctx context.Context, c endpoint.Caller, n ClaimNext) (
 		taken, err := look()
 		if err != nil || len(taken) > 0 {
 			waiting.found = len(taken) > 0
+			if n.ClaimID != "" {
+				return taken, err // a repeat of the call may have it by now
+			}
 			return s.unlessGone(ctx, auth, taken, err)
 		}
 		waiting.foundNothing()

@@ -144,6 +144,31 @@ func TestGuest_WhoLeavesGivesBack(t *testing.T) {
 	require.Equal(t, (<-made).TodoID, k.next().TodoID, "ready again at once")
 }
 
+// TestClaim_ARepeatKeepsWhatTheFirstCallWasCutOff: the first call's client goes away and
+// calls again while the first is still on its way. The lease is the repeat's then.
+func TestClaim_ARepeatKeepsWhatTheFirstCallWasCutOff(t *testing.T) {
+	t.Parallel()
+	k := newKit(t)
+	s := k.replica(Options{PollEvery: time.Hour})
+	k.create("k")
+	n := ClaimNext{Queues: []string{"reviews"}, ClaimID: "once"}
+	gone, leave := context.WithCancel(t.Context())
+	held := k.changing(k.work) // the claim waits for this
+	first := k.await(gone, s, k.work, n)
+	k.waitingOn(1)
+	leave()
+	second := k.await(t.Context(), s, k.work, n)
+	k.waitingOn(2)
+	require.NoError(t, held.Rollback(t.Context()))
+	<-first
+	got := <-second
+	require.NoError(t, got.err)
+	require.Len(t, got.todos, 1)
+	out, err := s.Complete(t.Context(), k.work, []Completion{{TodoID: got.todos[0].TodoID, LeaseToken: got.todos[0].LeaseToken}})
+	require.NoError(t, err)
+	require.NoError(t, out[0].Err, "the lease is the repeat's")
+}
+
 // TestExecute_WhatAnAbortedTransactionReturnedIsForgotten: a statement that acted, in a
 // transaction that a later statement ended.
 func TestExecute_WhatAnAbortedTransactionReturnedIsForgotten(t *testing.T) {
