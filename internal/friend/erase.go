@@ -21,6 +21,26 @@ const erasedSubject = "(erased)"
 // address and words of the human; what the human kept about others goes. The
 // function that it returns is to be called after the commit.
 func (s *Store) Erase(ctx context.Context, tx pgx.Tx, owner uuid.UUID, identity []byte) (after func(), err error) {
+	// Requests first: one that is just being approved is waited for, and its grant is
+	// among those that are then found.
+	requests, err := s.requests(ctx, tx, `
+		WHERE (r.owner = $1 OR r.identity = $2) AND r.state = 'pending' ORDER BY r.owner, r.id FOR UPDATE OF r`, owner, identity)
+	if err != nil {
+		return nil, fmt.Errorf("find the requests: %w", err)
+	}
+	again := true
+	for _, r := range requests {
+		if r.Owner == owner {
+			err = s.declineOne(ctx, tx, r, Refusal{MayAskAgain: &again})
+		} else if err = s.withdrawPending(ctx, tx, r); err == nil {
+			_, err = tx.Exec(ctx, `
+				UPDATE friend_request SET state = 'withdrawn', decided_at = clock_timestamp(), updated_at = clock_timestamp()
+				WHERE owner = $1 AND id = $2`, r.Owner, r.ID)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("end friend request %s: %w", r.ID, err)
+		}
+	}
 	now, err := clock(ctx, tx)
 	if err != nil {
 		return nil, err
@@ -38,24 +58,6 @@ func (s *Store) Erase(ctx context.Context, tx pgx.Tx, owner uuid.UUID, identity 
 		}
 		if err := s.apply(ctx, tx, g, c, now); err != nil {
 			return nil, err
-		}
-	}
-	requests, err := s.requests(ctx, tx, `
-		WHERE (r.owner = $1 OR r.identity = $2) AND r.state = 'pending' ORDER BY r.owner, r.id FOR UPDATE OF r`, owner, identity)
-	if err != nil {
-		return nil, fmt.Errorf("find the requests: %w", err)
-	}
-	again := true
-	for _, r := range requests {
-		if r.Owner == owner {
-			err = s.declineOne(ctx, tx, r, Refusal{MayAskAgain: &again})
-		} else if err = s.withdrawPending(ctx, tx, r); err == nil {
-			_, err = tx.Exec(ctx, `
-				UPDATE friend_request SET state = 'withdrawn', decided_at = clock_timestamp(), updated_at = clock_timestamp()
-				WHERE owner = $1 AND id = $2`, r.Owner, r.ID)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("end friend request %s: %w", r.ID, err)
 		}
 	}
 	if err := s.eraseElsewhere(ctx, tx, owner, identity); err != nil {
