@@ -133,7 +133,7 @@ func (s *Store) create(ctx context.Context, w *work) error {
 	}
 	// The guest depends on how this ends, so it is not left before it has.
 	err := s.do(context.WithoutCancel(ctx), w)
-	g.end(err == nil && w.guest != nil)
+	g.end(g.w.demand.decided) // what it has is its own, however the creation went on
 	return err
 }
 

@@ -202,3 +202,27 @@ func TestExecute_WhatAnAbortedTransactionReturnedIsForgotten(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, made.fresh && done.acted && len(w.demand.taken) == 1, "and carried out when it is tried again")
 }
+
+// TestGuest_KeepsWhatItClaimedThoughTheCreationFailsAfterwards: of a creation whose
+// first transaction has committed, with a claim, an item is left undecided; the
+// creator is stale by the next.
+func TestGuest_KeepsWhatItClaimedThoughTheCreationFailsAfterwards(t *testing.T) {
+	t.Parallel()
+	k := newKit(t)
+	s := k.replica(Options{PollEvery: time.Hour})
+	done := k.await(t.Context(), s, k.work, ClaimNext{Queues: []string{"reviews"}})
+	k.idle(s, 1)
+	// The key of a todo that is long gone is forgotten after the first transaction, so
+	// that its item can be created in the next; the creator is revoked in between.
+	k.exec(`INSERT INTO todo_key (owner, name, id, digest, line, created_at) VALUES ($1, $2, $3, $3, $4, clock_timestamp())`,
+		k.owner, keyName(k.peer.Endpoint.Line, "old"), newID(), k.peer.Endpoint.Line)
+	k.exec(`CREATE FUNCTION revoke() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN UPDATE stand_in SET version = 2 WHERE line = OLD.line; RETURN NULL; END $$`)
+	k.exec(`CREATE TRIGGER revoke AFTER DELETE ON todo_key FOR EACH ROW EXECUTE FUNCTION revoke()`)
+	_, err := s.Create(t.Context(), k.peer, []New{
+		{Queue: "reviews", Title: "t", IdempotencyKey: "new"}, {Queue: "reviews", Title: "t", IdempotencyKey: "old"},
+	})
+	require.ErrorIs(t, err, endpoint.ErrStale)
+	got := <-done
+	require.NoError(t, got.err)
+	require.Len(t, got.todos, 1, "it is leased, and its worker is told")
+}

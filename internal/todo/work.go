@@ -148,7 +148,7 @@ func (s *Store) execute(ctx context.Context, works []*work) ([]postgres.Result[s
 			continue
 		}
 		if isStale(err) && len(works) == 1 {
-			if works[0].guest != nil {
+			if g := works[0].guest; g != nil && !g.demand.decided {
 				works[0].guest = nil // it may be the guest who is stale
 				continue
 			}
