@@ -73,6 +73,10 @@ func newInstance(ctx context.Context, dev *postgres.DevServer, name string, owne
 	in.endpoints = endpoint.New(in.pool, endpoint.Options{PublicURL: "http://127.0.0.1", Personas: personas, Record: activity.Record})
 	for o := range owners {
 		owner := uuid.Must(uuid.NewV7())
+		err := pgx.BeginFunc(ctx, in.pool, func(tx pgx.Tx) error { return in.todos.HumanCreated(ctx, tx, owner) })
+		if err != nil {
+			return nil, err
+		}
 		if _, err := in.todos.CreateQueue(ctx, owner, queueName, ""); err != nil {
 			return nil, err
 		}

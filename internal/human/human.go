@@ -156,6 +156,13 @@ func (s *Store) Get(ctx context.Context, id uuid.UUID) (Human, error) {
 	return h, found(err, "get human")
 }
 
+// Hold keeps a human from being erased until tx has ended, for whoever makes
+// something of theirs; refusal.NotFound when there is no such human.
+func (s *Store) Hold(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+	var there bool
+	return found(tx.QueryRow(ctx, `SELECT true FROM human WHERE id = $1 FOR KEY SHARE`, id).Scan(&there), "hold human")
+}
+
 // ByIdentity finds the human of an identity hash; refusal.NotFound when nobody.
 func (s *Store) ByIdentity(ctx context.Context, identity []byte) (Human, error) {
 	h, err := s.scanHuman(s.pool.QueryRow(ctx, `

@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -117,5 +118,9 @@ func (s *Store) RedeemProgram(ctx context.Context, code, verifier, redirectURI s
 	if !first {
 		return APIToken{}, "", bad
 	}
-	return s.CreateAPIToken(ctx, a.Human, a.Name)
+	t, token, err = s.CreateAPIToken(ctx, a.Human, a.Name)
+	if errors.Is(err, errNobody) { // erased since
+		return APIToken{}, "", bad
+	}
+	return t, token, err
 }

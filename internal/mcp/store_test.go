@@ -66,6 +66,7 @@ func newInstance(t *testing.T) *instance {
 	require.NoError(t, err)
 	var todos *todo.Store
 	i.first, todos = i.replica()
+	require.NoError(t, pgx.BeginFunc(t.Context(), i.first.pool, func(tx pgx.Tx) error { return todos.HumanCreated(t.Context(), tx, i.persona.Owner) }))
 	for _, q := range i.persona.Queues {
 		_, err := todos.CreateQueue(t.Context(), i.persona.Owner, q, "")
 		require.NoError(t, err)

@@ -44,7 +44,7 @@ func (s *Store) CreateAgent(ctx context.Context, owner uuid.UUID, name, descript
 	if err := a.check(); err != nil {
 		return Agent{}, err
 	}
-	err := s.in(ctx, "create agent", func(tx pgx.Tx) error {
+	err := s.making(ctx, "create agent", owner, func(tx pgx.Tx) error {
 		var err error
 		a, err = s.insertAgent(ctx, tx, a)
 		return err

@@ -97,7 +97,7 @@ func (s *Store) create(ctx context.Context, owner uuid.UUID, spec Spec, agentNam
 	if p.ID, err = uuid.NewV7(); err != nil {
 		return Persona{}, fmt.Errorf("make an id: %w", err)
 	}
-	err = s.in(ctx, "create persona", func(tx pgx.Tx) error {
+	err = s.making(ctx, "create persona", owner, func(tx pgx.Tx) error {
 		if agentName != "" {
 			made, err := s.insertAgent(ctx, tx, Agent{Owner: owner, Name: agentName})
 			if err != nil {

@@ -33,6 +33,9 @@ type Options struct {
 	Queues     Queues
 	Record     Record
 	Dependents []Dependents
+	// Owner keeps the human's account from being erased while a transaction makes
+	// something of theirs, and refuses when it is gone; nil: nobody is erased.
+	Owner func(ctx context.Context, tx pgx.Tx, owner uuid.UUID) error
 }
 
 // Store keeps agents and personas in PostgreSQL.
@@ -88,6 +91,18 @@ func (s *Store) record(ctx context.Context, tx pgx.Tx, owner uuid.UUID, kind, ob
 		return fmt.Errorf("record %s: %w", kind, err)
 	}
 	return nil
+}
+
+// making runs f, which makes something new, in a transaction while its owner is there.
+func (s *Store) making(ctx context.Context, what string, owner uuid.UUID, f func(tx pgx.Tx) error) error {
+	return s.in(ctx, what, func(tx pgx.Tx) error {
+		if s.o.Owner != nil {
+			if err := s.o.Owner(ctx, tx, owner); err != nil {
+				return err
+			}
+		}
+		return f(tx)
+	})
 }
 
 // in runs f in a transaction.

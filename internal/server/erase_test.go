@@ -1,13 +1,14 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -56,11 +57,7 @@ func TestErase_TakesOnesOwnAndLeavesOthers(t *testing.T) {
 
 	var me struct{ ID string }
 	bob.Get("/v1/me", &me)
-	page := bob.Do(http.MethodGet, "/settings/erase", nil)
-	csrf := regexp.MustCompile(`name="csrf" value="([^"]+)"`).FindStringSubmatch(page.Body)
-	require.NotNil(t, csrf)
-	form := url.Values{"csrf": {csrf[1]}, "phrase": {"erase my account"}}
-	answer := bob.Do(http.MethodPost, "/settings/erase", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Origin", w.URL)
+	answer := erase(t, w, bob)
 	require.Contains(t, answer.Body, "Your account is erased")
 	require.Equal(t, http.StatusUnauthorized, bob.Do(http.MethodGet, "/v1/me", nil).Status)
 
@@ -114,6 +111,55 @@ func TestErase_TakesOnesOwnAndLeavesOthers(t *testing.T) {
 	var again struct{ ID string }
 	w.SignIn(t, "bob").Get("/v1/me", &again)
 	require.NotEqual(t, me.ID, again.ID)
+}
+
+// erase presses the button of the page that erases somebody's account.
+func erase(t *testing.T, w *servertest.Instance, who *servertest.Person) servertest.Reply {
+	t.Helper()
+	csrf := csrfField.FindStringSubmatch(who.Do(http.MethodGet, "/settings/erase", nil).Body)
+	require.NotNil(t, csrf)
+	form := url.Values{"csrf": {csrf[1]}, "phrase": {"erase my account"}}
+	return who.Do(http.MethodPost, "/settings/erase", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Origin", w.URL)
+}
+
+// TestErase_LeavesNothingThatIsJustBeingMade: in another tab, bob makes an agent while
+// his account is being erased; a program of his has a code, and redeems it afterwards.
+func TestErase_LeavesNothingThatIsJustBeingMade(t *testing.T) {
+	t.Parallel()
+	w := servertest.Start(t)
+	bob := w.SignIn(t, "bob")
+	bob.Publish("reviewer")
+	program := newProgramSignIn()
+	code := program.allow(t, bob).Get("code")
+	var me struct{ ID string }
+	bob.Get("/v1/me", &me)
+	pool := pgtest.Open(t, w.Database)
+	held, err := pool.Begin(t.Context()) // the erasure waits for this on its way
+	require.NoError(t, err)
+	defer held.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it is over by then
+	_, err = held.Exec(t.Context(), `SELECT FROM agent WHERE owner = $1 FOR UPDATE`, me.ID)
+	require.NoError(t, err)
+	waiting := func(n int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			var waiting int
+			err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
+			return err == nil && waiting == n
+		}, 20*time.Second, 5*time.Millisecond)
+	}
+	erased, made := make(chan servertest.Reply, 1), make(chan servertest.Reply, 1)
+	go func() { erased <- erase(t, w, bob) }()
+	waiting(1)
+	go func() { made <- bob.Do(http.MethodPost, "/v1/agents", map[string]any{"name": "late"}) }()
+	waiting(2)
+	require.NoError(t, held.Rollback(t.Context()))
+	require.Contains(t, (<-erased).Body, "Your account is erased")
+	require.Equal(t, http.StatusNotFound, (<-made).Status)
+	var agents int
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM agent WHERE owner = $1`, me.ID).Scan(&agents))
+	require.Zero(t, agents)
+	r := redeem(w, t, code, program.verifier, programRedirect)
+	require.Equal(t, http.StatusUnprocessableEntity, r.Status, r.Body)
 }
 
 func tables(t *testing.T, pool *pgxpool.Pool) []string {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
@@ -105,7 +106,11 @@ func (s *Server) join(ctx context.Context, version string) error {
 		return err
 	}
 	todos := s.todos
-	personas := persona.New(s.pool, persona.Options{Queues: todos, Record: activity.Record, Dependents: []persona.Dependents{endpoint.Dependents, friend.Dependents}})
+	var humans *human.Store
+	personas := persona.New(s.pool, persona.Options{
+		Queues: todos, Record: activity.Record, Dependents: []persona.Dependents{endpoint.Dependents, friend.Dependents},
+		Owner: func(ctx context.Context, tx pgx.Tx, owner uuid.UUID) error { return humans.Hold(ctx, tx, owner) },
+	})
 	endpoints := endpoint.New(s.pool, endpoint.Options{
 		PublicURL: c.PublicURL, Personas: personas, Record: activity.Record,
 		OnChange: func(owner, _ uuid.UUID) { todos.Woken(owner) },
@@ -120,7 +125,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 		PublicURL: c.PublicURL, Dev: c.Dev, Verifier: verifier, Sealer: sealer, Personas: personas, Endpoints: endpoints, Todos: todos,
 		Record: activity.Record, Notify: notices, Wake: s.wake, SignInRedirects: c.SignInRedirects, Logger: s.log,
 	})
-	humans, err := human.New(s.pool, human.Config{
+	humans, err = human.New(s.pool, human.Config{
 		PublicURL: c.PublicURL, Issuers: c.Issuers, IDTokens: keys, Client: guarded, Sealer: sealer, Residents: c.Residents,
 		Arrivals: todos, Requesters: friends, Record: activity.Record, Dev: c.Dev,
 		Erase: erasers(personas, notices, friends, endpoints, todos),

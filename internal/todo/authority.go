@@ -115,16 +115,17 @@ func (r *round) alone() bool {
 }
 
 // lock queues the locks of all callers' rows: peers before homes, each in the
-// order of their keys.
+// order of their keys, and then those of humans.
 func (r *round) lock(b *script) {
 	if r.single {
 		return
 	}
-	var peers, homes []authority
+	var peers, homes, humans []authority
 	counted := false
 	for _, w := range r.works {
 		switch {
 		case w.auth.endpoint == uuid.Nil:
+			humans = append(humans, w.auth)
 		case w.auth.home:
 			homes = append(homes, w.auth)
 		default:
@@ -138,6 +139,10 @@ func (r *round) lock(b *script) {
 		queueLocks(b, peers, lockOne, lockMany)
 	}
 	queueLocks(b, homes, lockOne, lockMany)
+	slices.SortFunc(humans, func(a, b authority) int { return byRow(a.owner, uuid.Nil, b.owner, uuid.Nil) })
+	for _, a := range slices.Compact(humans) {
+		b.add(present, raw(a.owner))
+	}
 }
 
 func queueLocks(b *script, auths []authority, one, many string) {
@@ -165,10 +170,18 @@ func queueLocks(b *script, auths []authority, one, many string) {
 	}
 }
 
+// present locks the row of the human's inbox, which stands for the account. What
+// humans do themselves holds no endpoint; this is what an erasure waits for, or it
+// would leave over what is just being made.
+const present = `SELECT FROM queue q WHERE q.owner = $1 AND q.name = 'inbox' FOR KEY SHARE`
+
 // uphold locks the caller's row and compares it; endpoint.ErrStale. The transaction
 // is of no further use after an error.
 func (a authority) uphold(ctx context.Context, tx pgx.Tx) error {
 	if a.endpoint == uuid.Nil {
+		if _, err := tx.Exec(ctx, present, a.owner); err != nil {
+			return fmt.Errorf("hold the account: %w", err)
+		}
 		return nil
 	}
 	_, err := tx.Exec(ctx, lockOne, a.owner, a.endpoint, a.version, a.until)

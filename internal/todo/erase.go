@@ -12,6 +12,9 @@ import (
 // transaction that erases the account; the endpoints that could write here have been
 // locked and ended before. Call [Store.Woken] after the commit.
 func (s *Store) Erase(ctx context.Context, tx pgx.Tx, owner uuid.UUID) error {
+	if _, err := tx.Exec(ctx, `SELECT FROM queue WHERE owner = $1 AND name = 'inbox' FOR UPDATE`, owner); err != nil { // see present
+		return fmt.Errorf("erase todos: %w", err)
+	}
 	for _, table := range []string{
 		"todo_live", "todo_timer", "todo_consent", "todo_claim", "todo_artifact", "todo_exchange", "todo_attempt", "todo_outcome", "todo_key", "todo", "queue",
 	} {

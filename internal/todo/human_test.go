@@ -164,9 +164,9 @@ func TestQueue_IsKeptByItsHuman(t *testing.T) {
 	k.create("b")
 	qs, _, err := k.store.Queues(ctx, k.owner, "", 0)
 	require.NoError(t, err)
-	require.Len(t, qs, 2)
-	require.Equal(t, "reviews", qs[1].Name)
-	require.Equal(t, []int64{2, 0, 0}, []int64{qs[1].Ready, qs[1].Leased, qs[1].InputRequired})
+	require.Len(t, qs, 3)
+	require.Equal(t, "reviews", qs[2].Name)
+	require.Equal(t, []int64{2, 0, 0}, []int64{qs[2].Ready, qs[2].Leased, qs[2].InputRequired})
 
 	require.NoError(t, k.store.QueuesExist(ctx, k.owner, []string{"reviews", "builds"}))
 	err = k.store.QueuesExist(ctx, k.owner, []string{"reviews", "elsewhere", "nowhere"})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -80,7 +81,9 @@ func (k *kit) replica(o Options) *Store {
 
 func (k *kit) newQueue(name string) {
 	k.t.Helper()
-	_, err := k.store.CreateQueue(context.Background(), k.owner, name, "")
+	ctx := context.Background()
+	require.NoError(k.t, pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error { return k.store.HumanCreated(ctx, tx, k.owner) }))
+	_, err := k.store.CreateQueue(ctx, k.owner, name, "")
 	require.NoError(k.t, err)
 }
 

@@ -52,6 +52,8 @@ func scanQueue(row pgx.CollectableRow) (Queue, error) {
 	return q, err
 }
 
+var errNobody = refusal.New(refusal.NotFound, "there is no such human")
+
 // CreateQueue makes a queue. A name that the human has already is a conflict.
 func (s *Store) CreateQueue(ctx context.Context, owner uuid.UUID, name, description string) (Queue, error) {
 	if !scope.QueueName(name) {
@@ -61,12 +63,23 @@ func (s *Store) CreateQueue(ctx context.Context, owner uuid.UUID, name, descript
 		return Queue{}, err
 	}
 	q := Queue{Name: name, Description: description}
-	err := s.pool.QueryRow(ctx, `
-		INSERT INTO queue (owner, name, description)
-		SELECT $1, $2, $3 WHERE (SELECT count(*) FROM queue WHERE owner = $1) < $4
-		RETURNING paused, max_attempts, retention_days, created_at, version`, owner, name, description, maxQueues).
-		Scan(&q.Paused, &q.MaxAttempts, &q.RetentionDays, &q.CreatedAt, &q.Version)
+	err := s.inTransaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		held, err := tx.Exec(ctx, present, owner)
+		if err != nil {
+			return err
+		}
+		if held.RowsAffected() == 0 {
+			return errNobody
+		}
+		return tx.QueryRow(ctx, `
+			INSERT INTO queue (owner, name, description)
+			SELECT $1, $2, $3 WHERE (SELECT count(*) FROM queue WHERE owner = $1) < $4
+			RETURNING paused, max_attempts, retention_days, created_at, version`, owner, name, description, maxQueues).
+			Scan(&q.Paused, &q.MaxAttempts, &q.RetentionDays, &q.CreatedAt, &q.Version)
+	})
 	switch {
+	case errors.Is(err, errNobody):
+		return Queue{}, errNobody
 	case postgres.Violates(err, "queue_pkey"):
 		return Queue{}, refusal.New(refusal.Conflict, "there is a queue of this name")
 	case errors.Is(err, pgx.ErrNoRows):
