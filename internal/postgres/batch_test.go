@@ -117,6 +117,22 @@ func TestBatcher_GathersWhileOneIsOnItsWay(t *testing.T) {
 	})
 }
 
+func TestBatcher_ASecondWorkerStartsOnceEnoughWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		b := NewBatcher(g.exec, BatchOptions[string]{Workers: 2, Direct: 1, Spread: 3, Size: func(s string) int { return len(s) }})
+		for _, item := range []string{"1", "a", "b"} {
+			start(t.Context(), b, item)
+		}
+		require.Equal(t, [][]string{{"1"}}, g.seen(), "two are better gathered")
+		start(t.Context(), b, "c")
+		synctest.Wait()
+		require.Equal(t, [][]string{{"1"}, {"a", "b", "c"}}, g.seen(), "while the first is on its way")
+		close(g.through)
+	})
+}
+
 func TestBatcher_BoundsItemsAndBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -6,8 +6,10 @@
 // them are those of specs/protocol.md section 5 and of the reference model in
 // model_test.go. Invariants:
 //
-//   - Every change of state is a conditional statement on a locked row. One that
-//     changes nothing is a refusal, never a silent success.
+//   - Every change of state is a conditional statement: what it changes is compared
+//     on the row as it is once locked. One that changes nothing is a refusal, or is
+//     tried again with the row locked first when its lease is current after all;
+//     never a silent success.
 //   - A claim makes a new random lease token. Heartbeat, complete, fail, release
 //     and ask compare it, so a worker that lost its lease changes nothing. A lapsed
 //     lease stays current until it is reclaimed or reaped, and is reclaimed though
@@ -19,6 +21,10 @@
 //   - Acknowledged means committed. Concurrent calls share a transaction (group
 //     commit); each learns its own outcome, after the commit. A call's arguments
 //     must not be changed until it returns, nor afterwards if its context ended.
+//   - A call that waits for work is woken by a hint, or claims as the guest of a
+//     creation in this process, in its transaction (adr/0050). Either way it ends with
+//     what it claimed, or passes on what it was woken for, so work is not left lying
+//     while somebody waits for it.
 //   - All times are the database's, taken after the locks. Where a range of an index
 //     ends at the present, the time is taken in a sub-select: clock_timestamp() as it
 //     stands is volatile, and the planner would read the index from its beginning.

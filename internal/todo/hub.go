@@ -12,7 +12,8 @@ import (
 
 // hub keeps the waiting calls of this process. A call registers, looks, and waits;
 // whoever commits a change wakes those whom it may concern, here directly and in
-// other processes by a hint under the topic of the queue or line. One poll a period
+// other processes by a hint under the topic of the queue or line; or a creation here
+// takes a claiming call along as its guest (adr/0050). One poll a period
 // serves all: it asks the database which of them have something to see.
 //
 // A todo that becomes ready wakes one claiming call and not all: thousands of idle
@@ -57,14 +58,6 @@ type readyWait struct {
 	pending bool   // woken, and has not looked since
 	idle    bool   // has looked, and waits
 	guest   *guest // in a creation that is on its way
-}
-
-// guest is a waiting call that claims in the transaction of a creation.
-type guest struct {
-	call *readyWait
-	w    *work
-	done chan struct{}
-	ok   bool // it took part, and the transaction has committed; valid once done is closed
 }
 
 // watchedLine are the calls that wait for todos of one line.
@@ -157,60 +150,6 @@ func (w *readyWait) foundNothing() {
 	w.h.mu.Lock()
 	defer w.h.mu.Unlock()
 	w.pending, w.idle = false, true
-}
-
-// rise ends the wait. If the call is a guest by then it waits until that has ended,
-// and returns what was claimed for it, nil when nothing was.
-func (w *readyWait) rise() *work {
-	w.h.mu.Lock()
-	w.idle = false
-	g := w.guest
-	w.h.mu.Unlock()
-	if g == nil {
-		return nil
-	}
-	<-g.done
-	w.h.mu.Lock()
-	defer w.h.mu.Unlock()
-	w.guest = nil
-	if !g.ok || len(g.w.demand.taken) == 0 {
-		return nil // and it is still pending: it looks, or passes the wake on
-	}
-	w.pending = false
-	return g.w
-}
-
-// invite makes a waiting call the guest of a creation, if one waits for it.
-func (h *hub) invite(w *work) *guest {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, c := range w.creates {
-		wl := h.lanes[lane{c.auth.owner, c.queue}]
-		if wl == nil || c.notBefore != nil {
-			continue
-		}
-		for _, call := range wl.calls {
-			if !call.idle || call.pending || call.ask == nil {
-				continue
-			}
-			g := &guest{call: call, w: call.ask(), done: make(chan struct{})}
-			call.pending, call.idle, call.guest = true, false, g
-			w.guest = g.w
-			w.size += g.w.size
-			return g
-		}
-	}
-	return nil
-}
-
-// end tells the guest how it went.
-func (g *guest) end(ok bool) {
-	g.ok = ok
-	close(g.done)
-	select {
-	case g.call.woken <- struct{}{}:
-	default:
-	}
 }
 
 // end takes the call out. What it may have been woken for is the next call's.

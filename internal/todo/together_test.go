@@ -361,6 +361,72 @@ func TestTogether_BatchesInAnyOrderDoNotDeadlock(t *testing.T) {
 	}
 }
 
+// TestTogether_WhatWasFoundWithoutALockIsComparedAgain: heartbeats and completions of
+// many find their rows without a lock, and one of them changes before it is changed.
+func TestTogether_WhatWasFoundWithoutALockIsComparedAgain(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for what, change := range map[string]struct {
+		set  string
+		lost bool
+	}{
+		"another's lease":      {set: `token = gen_random_uuid()`, lost: true},
+		"the same, moved away": {set: `cancel_requested = true`},
+	} {
+		for op, act := range map[string]func(k *kit, held []Claimed) []error{
+			"heartbeat": func(k *kit, held []Claimed) []error {
+				items := make([]Beat, len(held))
+				for i, c := range held {
+					items[i] = Beat{TodoID: c.TodoID, LeaseToken: c.LeaseToken}
+				}
+				return errorsOf(k.store.Heartbeat(ctx, k.work, items))
+			},
+			"complete": func(k *kit, held []Claimed) []error {
+				items := make([]Completion, len(held))
+				for i, c := range held {
+					items[i] = Completion{TodoID: c.TodoID, LeaseToken: c.LeaseToken}
+				}
+				return errorsOf(k.store.Complete(ctx, k.work, items))
+			},
+		} {
+			k := newKit(t)
+			const n = 2 * few // more than are carried out by a statement each
+			for i := range n {
+				k.create(fmt.Sprint(i))
+			}
+			held := k.claim(n)
+			require.Len(t, held, n)
+			tx, err := k.pool.Begin(ctx)
+			require.NoError(t, err)
+			_, err = tx.Exec(ctx, `UPDATE todo_live SET `+change.set+` WHERE owner = $1 AND id = $2`, k.owner, held[1].TodoID)
+			require.NoError(t, err)
+			done := make(chan []error, 1)
+			go func() { done <- act(k, held) }()
+			k.waitingOn(1)
+			require.NoError(t, tx.Commit(ctx))
+			for i, err := range <-done {
+				if i == 1 && change.lost {
+					requireCode(t, refusal.LeaseLost, err)
+				} else {
+					require.NoError(t, err, "%s, %s, item %d", op, what, i)
+				}
+			}
+		}
+	}
+}
+
+// errorsOf are the errors of a call's items.
+func errorsOf[V any](out []Outcome[V], err error) []error {
+	if err != nil {
+		return []error{err}
+	}
+	errs := make([]error, len(out))
+	for i, o := range out {
+		errs[i] = o.Err
+	}
+	return errs
+}
+
 // gathered makes calls that are carried out in one batch: the first holds the only
 // worker until the others wait.
 func (k *kit) gathered(s *Store, calls int, call func(i int)) (release func(), done *sync.WaitGroup) {
