@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -158,12 +159,7 @@ func (s *Store) friendAnswers(ctx context.Context, a todo.Asked) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read the grant of a question: %w", err)
 	}
-	for _, v := range g.Scope.Verbs {
-		if v == scope.Answer {
-			return g.State == friend.GrantActive, nil
-		}
-	}
-	return false, nil
+	return g.State == friend.GrantActive && slices.Contains(g.Scope.Verbs, scope.Answer), nil
 }
 
 func (s *Store) composeAsked(ctx context.Context, n notification, m *message) (bool, error) {

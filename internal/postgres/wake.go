@@ -111,22 +111,14 @@ func (w *Wake) Listening() bool { return w.listening.Load() }
 // the subscription; the channel is not closed.
 func (w *Wake) Subscribe(topic string) (<-chan struct{}, func()) {
 	s := &subscription{woken: make(chan struct{}, 1)}
-	h := hashTopic(topic)
+	hashes := []topicHash{hashTopic(topic)}
 	w.mu.Lock()
-	set := w.topics[h]
-	if set == nil {
-		set = map[*subscription]struct{}{}
-		w.topics[h] = set
-	}
-	set[s] = struct{}{}
+	add(w.topics, s, hashes)
 	w.mu.Unlock()
 	return s.woken, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		delete(set, s)
-		if len(w.topics[h]) == 0 {
-			delete(w.topics, h)
-		}
+		remove(w.topics, s, hashes)
 	}
 }
 

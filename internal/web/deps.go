@@ -31,7 +31,7 @@ type Deps struct {
 	Notices   Notices  // nil hides what concerns sending
 	Wake      Wake     // nil: open pages are looked after by polling alone
 	// PollEvery is how often an open page's subject is looked at while no hints
-	// arrive; 2 s when zero. Where they do, it is an eighth of that.
+	// arrive; 2 s when zero. Where they do, it is after eight times as long.
 	PollEvery time.Duration
 	Log       *slog.Logger
 }
