@@ -20,7 +20,7 @@ func TestErase_AGrantThatIsJustBeingApproved(t *testing.T) {
 	r := b.pending(from{})
 	held, err := b.pool.Begin(t.Context()) // the approval waits for this
 	require.NoError(t, err)
-	defer held.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it is over by then
+	defer held.Rollback(context.WithoutCancel(t.Context()))
 	_, err = held.Exec(t.Context(), `SELECT FROM persona WHERE id = $1 FOR UPDATE`, b.persona.ID)
 	require.NoError(t, err)
 	approved, erased := make(chan error, 1), make(chan error, 1)

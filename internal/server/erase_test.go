@@ -116,10 +116,18 @@ func TestErase_TakesOnesOwnAndLeavesOthers(t *testing.T) {
 // erase presses the button of the page that erases somebody's account.
 func erase(t *testing.T, w *servertest.Instance, who *servertest.Person) servertest.Reply {
 	t.Helper()
+	return erasing(t, w, who)()
+}
+
+// erasing opens the page; what it returns presses the button.
+func erasing(t *testing.T, w *servertest.Instance, who *servertest.Person) func() servertest.Reply {
+	t.Helper()
 	csrf := csrfField.FindStringSubmatch(who.Do(http.MethodGet, "/settings/erase", nil).Body)
 	require.NotNil(t, csrf)
 	form := url.Values{"csrf": {csrf[1]}, "phrase": {"erase my account"}}
-	return who.Do(http.MethodPost, "/settings/erase", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Origin", w.URL)
+	return func() servertest.Reply {
+		return who.Do(http.MethodPost, "/settings/erase", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Origin", w.URL)
+	}
 }
 
 // TestErase_LeavesNothingThatIsJustBeingMade: in another tab, bob makes an agent while
@@ -136,7 +144,7 @@ func TestErase_LeavesNothingThatIsJustBeingMade(t *testing.T) {
 	pool := pgtest.Open(t, w.Database)
 	held, err := pool.Begin(t.Context()) // the erasure waits for this on its way
 	require.NoError(t, err)
-	defer held.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it is over by then
+	defer held.Rollback(context.WithoutCancel(t.Context()))
 	_, err = held.Exec(t.Context(), `SELECT FROM agent WHERE owner = $1 FOR UPDATE`, me.ID)
 	require.NoError(t, err)
 	waiting := func(n int) {
@@ -148,7 +156,8 @@ func TestErase_LeavesNothingThatIsJustBeingMade(t *testing.T) {
 		}, 20*time.Second, 5*time.Millisecond)
 	}
 	erased, made := make(chan servertest.Reply, 1), make(chan servertest.Reply, 1)
-	go func() { erased <- erase(t, w, bob) }()
+	press := erasing(t, w, bob)
+	go func() { erased <- press() }()
 	waiting(1)
 	go func() { made <- bob.Do(http.MethodPost, "/v1/agents", map[string]any{"name": "late"}) }()
 	waiting(2)

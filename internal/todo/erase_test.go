@@ -37,7 +37,7 @@ func TestErase_LeavesNothingThatIsJustBeingMade(t *testing.T) {
 			require.NoError(t, out[0].Err)
 			erasing, err := k.pool.Begin(ctx)
 			require.NoError(t, err)
-			defer erasing.Rollback(ctx) //nolint:errcheck // committed by then
+			defer erasing.Rollback(ctx)
 			require.NoError(t, k.store.Erase(ctx, erasing, k.owner))
 			done := make(chan error, 1)
 			go func() { done <- do(k, failed) }()
