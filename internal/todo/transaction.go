@@ -10,7 +10,7 @@ import (
 	"switchboard/internal/postgres"
 )
 
-// transactionTime bounds a transaction that is not a batch.
+// transactionTime bounds a transaction, a batch as well.
 const transactionTime = 30 * time.Second
 
 // inTransaction runs f in a transaction and commits. Deadlocks and serialization
