@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
 )
 
 // Options adjusts the pool that [Open] makes.
@@ -45,6 +46,9 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 	// Times come out in UTC, as every wire form shows them, whatever the zone of
 	// this machine.
 	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+		// Otherwise pgx asks an id for its text, parses that, and in an array first
+		// words an error for each element.
+		pgxuuid.Register(conn.TypeMap())
 		conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
 		return nil
 	}
