@@ -102,11 +102,33 @@ func (o *outbox) take(now time.Time, n int) (topics []topicHash, ping bool, wait
 }
 
 // Sending takes a fifth of the time at most, so that a busy system pays little for its
-// hints, and an idle one has them at once. What changes meanwhile goes out together.
+// hints. What changes meanwhile goes out together. A system that is not busy has them
+// at once, also after a sending that took long: up to sendAhead is not yet counted.
 const (
 	sendShare = 5
+	sendAhead = 5 * time.Millisecond
 	sendRest  = 10 * time.Millisecond // at most
 )
+
+// pacer is how much time sending has taken beyond its share.
+type pacer struct {
+	over time.Duration
+	at   time.Time
+}
+
+// took notes a sending from begin to end.
+func (p *pacer) took(begin, end time.Time) {
+	p.rest(begin)
+	p.over += end.Sub(begin)
+	p.at = end
+}
+
+// rest is how long to leave sending alone now.
+func (p *pacer) rest(now time.Time) time.Duration {
+	p.over = max(0, p.over-now.Sub(p.at)/(sendShare-1))
+	p.at = now
+	return min((sendShare-1)*(p.over-sendAhead), sendRest)
+}
 
 // send carries the outbox to the database until ctx ends.
 func (w *Wake) send(ctx context.Context) {
@@ -115,10 +137,9 @@ func (w *Wake) send(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	failures := 0
-	var last time.Time
-	var rest time.Duration
+	var pace pacer
 	for {
-		if pause(ctx, rest-time.Since(last)) != nil {
+		if d := pace.rest(time.Now()); d > 0 && pause(ctx, d) != nil {
 			return
 		}
 		topics, ping, wait := w.out.take(time.Now(), maxTopics)
@@ -126,8 +147,7 @@ func (w *Wake) send(ctx context.Context) {
 			var err error
 			begin := time.Now()
 			conn, err = w.deliver(ctx, conn, topics)
-			last = time.Now()
-			rest = min((sendShare-1)*last.Sub(begin), sendRest)
+			pace.took(begin, time.Now())
 			if err == nil {
 				failures = 0
 				continue

@@ -8,6 +8,31 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestPacer_ASlowSendingDelaysTheNextOnlyWhenBusy: over time sending has its share and
+// no more, and after a pause it need not wait.
+func TestPacer_ASlowSendingDelaysTheNextOnlyWhenBusy(t *testing.T) {
+	t.Parallel()
+	var p pacer
+	now := time.Unix(1000, 0)
+	require.LessOrEqual(t, p.rest(now), time.Duration(0), "nothing was sent yet")
+	p.took(now, now.Add(sendAhead))
+	now = now.Add(sendAhead)
+	require.LessOrEqual(t, p.rest(now), time.Duration(0), "one that was slow")
+
+	var sent, whole time.Duration
+	const each = time.Millisecond
+	for range 2000 {
+		if d := p.rest(now); d > 0 {
+			now, whole = now.Add(d), whole+d
+		}
+		p.took(now, now.Add(each))
+		now, whole, sent = now.Add(each), whole+each, sent+each
+	}
+	require.InDelta(t, 1.0/sendShare, float64(sent)/float64(whole), 0.01)
+	require.LessOrEqual(t, p.rest(now), sendRest)
+	require.LessOrEqual(t, p.rest(now.Add(time.Second)), time.Duration(0), "quiet since")
+}
+
 func TestOutbox_LeadingEdgeThenOncePerInterval(t *testing.T) {
 	t.Parallel()
 	const interval = 10 * time.Millisecond
