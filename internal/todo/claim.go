@@ -55,6 +55,8 @@ type demand struct {
 	id     uuid.UUID // when one by id
 	full   bool      // also look at what is due or lapsed, and skip nothing
 
+	crowded bool // others were at its queues during the look
+
 	taken  []Claimed
 	weight int         // of the taken, in bytes
 	lines  []uuid.UUID // of the taken, in order
@@ -198,16 +200,24 @@ func claimQueues(granted, asked []string) ([]string, error) {
 	return slices.Compact(queues), nil
 }
 
-// take claims, first what is ready where it was last found, then with a look at
-// everything. It never answers "none" without the latter.
+// take claims, first what is ready where it was last found, once more if others were
+// there at the same time, then with a look at everything. It never answers "none"
+// without the latter.
 func (s *Store) take(ctx context.Context, w *work, claimID string) ([]Claimed, error) {
 	if claimID != "" {
 		return s.takeOnce(ctx, w, claimID)
 	}
+	if d := w.demand; d.id == uuid.Nil && s.lanes.quiet(w.auth.owner, d.queues) {
+		// A claim that takes nothing commits all the same, since it holds its caller's
+		// row. Where there was nothing the last time it is cheaper to ask first.
+		if some, err := s.glance(ctx, w.auth, d.queues); err != nil || !some {
+			return []Claimed{}, err
+		}
+	}
 	if err := s.do(ctx, w); err != nil {
 		return nil, err
 	}
-	for try := 0; len(w.demand.taken) == 0 && try < 3; try++ {
+	for try := 0; len(w.demand.taken) == 0 && try < 4; try++ {
 		if w.demand.full {
 			// Of several queues the next are chosen before they are locked, so one may
 			// find only what others are just taking.
@@ -215,7 +225,8 @@ func (s *Store) take(ctx context.Context, w *work, claimID string) ([]Claimed, e
 				break
 			}
 		}
-		w.demand.decided, w.demand.full = false, true
+		// A look at everything is dear while somebody holds an old snapshot.
+		w.demand.decided, w.demand.full = false, try > 0 || !w.demand.crowded
 		if err := s.do(ctx, w); err != nil {
 			return nil, err
 		}

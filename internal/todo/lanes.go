@@ -34,9 +34,14 @@ func (p place) before(q place) bool {
 	return bytes.Compare(p.id[:], q.id[:]) < 0
 }
 
-// markLife is how long a mark is believed. What another process makes ready before
-// it is claimed too late by this at most; usually its hint takes the mark away.
-const markLife = time.Second
+// markLife is how long a mark is believed, unless a look from the front takes so long
+// that it may not be a part of markShare of all time. What another process makes ready
+// before it is claimed too late by this at most; usually its hint takes the mark away.
+const (
+	markLife    = time.Second
+	longestLife = 10 * time.Second
+	markShare   = 50
+)
 
 // lanes remembers, of each queue, before which place nothing is ready, so that a
 // look need not pass those that are leased, nor what is dead in the index while
@@ -69,6 +74,9 @@ type share struct {
 type mark struct {
 	at    place
 	since time.Time
+	life  time.Duration
+	moves int                // looks that took something, and times that something was made ready
+	quiet bool               // a full look found nothing, and nothing was made ready since
 	looks map[*look]struct{} // on their way
 }
 
@@ -78,17 +86,23 @@ type look struct {
 	last  place // taken, front when nothing
 	low   place // the first that became ready meanwhile
 	found bool  // low is set
+	moves int   // of the mark when it began
+	full  bool  // what is due and what has lapsed was looked at first
+	fresh bool  // begins at the front because the mark had its time
+	other bool  // others took something, or made something ready, meanwhile
 }
 
 // looks are those of a round.
 type looks struct {
-	l      *lanes
-	known  *contents
-	byKey  map[lane]*look
-	made   []madeReady
-	served map[class]int64
-	next   map[share]int64 // reserved included
-	nextOf map[share]int64 // of what was created
+	l       *lanes
+	known   *contents
+	began   time.Time
+	demands []*demand
+	byKey   map[lane]*look
+	made    []madeReady
+	served  map[class]int64
+	next    map[share]int64 // reserved included
+	nextOf  map[share]int64 // of what was created
 }
 
 type madeReady struct {
@@ -105,7 +119,7 @@ func newLanes() *lanes {
 
 // begin notes that the round's claims start to look.
 func (l *lanes) begin(r *round) *looks {
-	k := &looks{l: l}
+	k := &looks{l: l, began: time.Now(), demands: r.demands}
 	if len(r.demands) == 0 && len(r.creates) == 0 {
 		return k
 	}
@@ -121,13 +135,13 @@ func (l *lanes) begin(r *round) *looks {
 			n := lane{d.auth.owner, q}
 			x := k.byKey[n]
 			if x == nil {
-				m := l.mark(n)
-				x = &look{from: m.at}
+				m, fresh := l.mark(n, k.began)
+				x = &look{from: m.at, moves: m.moves, fresh: fresh}
 				m.looks[x] = struct{}{}
 				k.byKey[n] = x
 			}
 			if d.full {
-				x.from = front
+				x.from, x.full = front, true
 			}
 		}
 	}
@@ -141,9 +155,10 @@ func (l *lanes) begin(r *round) *looks {
 	return k
 }
 
-// mark returns a lane's mark as far as it is believed still. l.mu is held.
-func (l *lanes) mark(n lane) *mark {
-	m := l.marks[n]
+// mark returns a lane's mark as far as it is believed still, and whether it has just
+// had its time. l.mu is held.
+func (l *lanes) mark(n lane, now time.Time) (m *mark, fresh bool) {
+	m = l.marks[n]
 	if m == nil {
 		if len(l.marks) >= maxLanes {
 			for old, x := range l.marks {
@@ -152,13 +167,13 @@ func (l *lanes) mark(n lane) *mark {
 				}
 			}
 		}
-		m = &mark{since: time.Now(), looks: map[*look]struct{}{}}
+		m = &mark{since: now, life: markLife, looks: map[*look]struct{}{}}
 		l.marks[n] = m
 	}
-	if time.Since(m.since) > markLife {
-		m.at, m.since = front, time.Now()
+	if now.Sub(m.since) > m.life {
+		m.at, m.since, fresh = front, now, true
 	}
-	return m
+	return m, fresh
 }
 
 // from is where the round's claims of a lane begin.
@@ -210,9 +225,19 @@ func (k *looks) end(committed bool) {
 	for n, x := range k.byKey {
 		m := l.marks[n]
 		delete(m.looks, x)
-		if !committed || x.last == front {
+		x.other = m.moves != x.moves || len(m.looks) > 0
+		if !committed {
 			continue
 		}
+		if x.fresh {
+			m.life = min(max(markLife, markShare*time.Since(k.began)), longestLife)
+		}
+		if x.last == front {
+			m.quiet = m.quiet || x.full && !x.other
+			continue
+		}
+		m.moves++
+		m.quiet = false
 		at := x.last
 		if x.found && x.low.before(at) {
 			at = x.low
@@ -225,6 +250,7 @@ func (k *looks) end(committed bool) {
 	if !committed {
 		return
 	}
+	k.tell()
 	for _, r := range k.made {
 		l.drawBack(r.lane, r.at)
 	}
@@ -244,6 +270,31 @@ func (k *looks) end(committed bool) {
 	}
 }
 
+// tell notes of each demand whether what it wants may have been there unseen: of two
+// looks at once, one may take what the other was to have, and leave what only it sees.
+func (k *looks) tell() {
+	for _, d := range k.demands {
+		d.crowded = false
+		for _, q := range d.queues {
+			if x := k.byKey[lane{d.auth.owner, q}]; x != nil && x.other {
+				d.crowded = true
+			}
+		}
+	}
+}
+
+// quiet reports whether there was nothing in the queues when they were looked at last.
+func (l *lanes) quiet(owner uuid.UUID, queues []string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, q := range queues {
+		if m := l.marks[lane{owner, q}]; m == nil || !m.quiet {
+			return false
+		}
+	}
+	return true
+}
+
 // drawBack makes sure that looks find what is ready at p. l.mu is held.
 func (l *lanes) drawBack(n lane, p place) {
 	m := l.marks[n]
@@ -253,6 +304,8 @@ func (l *lanes) drawBack(n lane, p place) {
 	if p.before(m.at) {
 		m.at = p
 	}
+	m.moves++
+	m.quiet = false
 	for x := range m.looks {
 		if !x.found || p.before(x.low) {
 			x.found, x.low = true, p

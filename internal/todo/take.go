@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"switchboard/internal/endpoint"
 )
 
 // The statements that claim. Those of a batch run one after the other, so that each
@@ -35,8 +37,8 @@ WITH picked AS MATERIALIZED (
 )
 
 var (
-	takeAlone     = takeNextHead + guarded(9) + takeNextTail + lease
-	takeAloneBare = takeNextHead + guarded(9) + takeNextTail + bare
+	takeAlone     = takeNextHead + guarded(9) + takeNextTail + leaseHead + `$12::uuid` + leaseTail
+	takeAloneBare = takeNextHead + guarded(9) + takeNextTail + bareHead + `$12::uuid` + bareTail
 )
 
 // takeAcross claims the next of several queues. The first of each are looked up and
@@ -83,9 +85,9 @@ WITH picked AS MATERIALIZED (
 )`
 
 // fitting leaves of the rows picked the first ones that weigh no more than $9
-// together, and at least one. The rows picked come in order.
+// together, and at least one, and numbers them. The rows picked come in order.
 const fitting = `, fit AS MATERIALIZED (
-	SELECT p.at, p.worker, p.lease, p.ord FROM (
+	SELECT p.at, p.worker, p.lease, p.ord, p.n FROM (
 		SELECT p.*, row_number() OVER inorder AS n, sum(t.weight) OVER inorder AS total
 		FROM picked p, LATERAL (
 			SELECT p.weight + CASE WHEN p.artifacts > 0 THEN (
@@ -111,13 +113,14 @@ WITH picked AS MATERIALIZED (
 	LIMIT 1 FOR UPDATE
 )` + lease
 
-// The claims of the next todos: a few at once, or so many that their weight counts.
+// The claims of the next todos: a few at once, or so many that their weight counts. The
+// contents of many are better read together afterwards than one by one here.
 const (
 	takeNextFew    = takeNext + lease
 	takeNextBare   = takeNext + bare
 	takeAcrossFew  = takeAcross + lease
-	takeNextMany   = picked + itsWeight + ` FROM todo_live l` + takeNextWhere + takeNextTail + fitting + leaseHead + `fit` + leaseTail
-	takeAcrossMany = takeAcross + fitting + leaseHead + `fit` + leaseTail
+	takeNextMany   = picked + itsWeight + ` FROM todo_live l` + takeNextWhere + takeNextTail + fitting + bareFit
+	takeAcrossMany = takeAcross + fitting + bareFit
 )
 
 var (
@@ -126,22 +129,28 @@ var (
 )
 
 // lease makes leases of the rows picked and returns them with their contents; bare,
-// without.
+// without. The server takes long to make up a token, so where it is known which row
+// comes to which of them they are given.
 const (
-	lease     = leaseHead + `picked` + leaseTail
+	lease     = leaseHead + `gen_random_uuid()` + leaseTail
 	leaseHead = `, taken AS (
-	UPDATE todo_live l` + leased + `gen_random_uuid()
-	FROM `
-	leaseTail = ` p WHERE l.ctid = p.at
+	UPDATE todo_live l` + leased
+	leaseTail = `
+	FROM picked p WHERE l.ctid = p.at
 	RETURNING ` + takenColumns + `, l.owner
 )
 SELECT k.ord, k.id, k.line, k.queue, k.version, k.attempt, k.token, k.lease_expires_at, k.rank, k.vstart, k.deadline, k.more, k.weight,
 	t.title, t.body, t.payload, t.grant_id IS NOT NULL, t.identity, t.calls_itself
 FROM taken k LEFT JOIN LATERAL (SELECT * FROM todo t WHERE t.owner = k.owner AND t.id = k.id LIMIT 1) t ON true`
 
-	bare = `
-UPDATE todo_live l` + leased + `gen_random_uuid()
+	bare     = bareHead + `gen_random_uuid()` + bareTail
+	bareHead = `
+UPDATE todo_live l` + leased
+	bareTail = `
 FROM picked p WHERE l.ctid = p.at
+RETURNING ` + takenColumns
+	bareFit = bareHead + `($10::uuid[])[p.n::int]
+FROM fit p WHERE l.ctid = p.at
 RETURNING ` + takenColumns
 
 	leased = `
@@ -309,20 +318,24 @@ func (g *group) queueOn(b *script, k *looks, alone bool) {
 	if warm {
 		one = takeNextBare
 	}
-	var most []any
+	var more []any
 	if alone {
-		one, most = takeAlone, g.demands[0].auth.guards()
+		one, more = takeAlone, append(g.demands[0].auth.guards(), raw(uuid.New()))
 		if warm {
 			one = takeAloneBare
 		}
 	}
 	if g.many {
-		one, across, most = takeNextMany, takeAcrossMany, []any{int64(2*len(g.demands)-1) * pageBytes}
+		tokens := make([][16]byte, g.wanted)
+		for i := range tokens {
+			tokens[i] = uuid.New()
+		}
+		one, across, more = takeNextMany, takeAcrossMany, []any{int64(2*len(g.demands)-1) * pageBytes, tokens}
 	}
 	deal := dealOut([]*group{g}, k)
 	if len(g.queues) == 1 {
 		from := k.from(lane{g.owner(), g.queues[0]})
-		b.add(one, append([]any{raw(g.owner()), g.queues[0], raw(g.endpoint()), g.lease, g.wanted, from.rank, from.vstart, raw(from.id)}, most...)...).rows(deal)
+		b.add(one, append([]any{raw(g.owner()), g.queues[0], raw(g.endpoint()), g.lease, g.wanted, from.rank, from.vstart, raw(from.id)}, more...)...).rows(deal)
 		return
 	}
 	ranks, starts, ids := make([]int16, len(g.queues)), make([]int64, len(g.queues)), make([][16]byte, len(g.queues))
@@ -330,7 +343,7 @@ func (g *group) queueOn(b *script, k *looks, alone bool) {
 		from := k.from(lane{g.owner(), q})
 		ranks[i], starts[i], ids[i] = from.rank, from.vstart, from.id
 	}
-	b.add(across, append([]any{raw(g.owner()), g.queues, raw(g.endpoint()), g.lease, g.wanted, ranks, starts, ids}, most...)...).rows(deal)
+	b.add(across, append([]any{raw(g.owner()), g.queues, raw(g.endpoint()), g.lease, g.wanted, ranks, starts, ids}, more...)...).rows(deal)
 }
 
 // queueEach adds one statement for groups of which no two share a queue.
@@ -468,6 +481,33 @@ func scanTaken(rows pgx.Rows, known *contents) (taken, error) {
 		c.bare = true
 	}
 	return t, nil
+}
+
+// glance reports whether there may be something to claim in the queues, without taking
+// or settling anything, and that the caller's authority holds; endpoint.ErrStale.
+func (s *Store) glance(ctx context.Context, a authority, queues []string) (bool, error) {
+	var holds, some bool
+	err := s.pool.QueryRow(ctx, `
+		SELECT i.ok, EXISTS (
+			SELECT FROM queue q
+			WHERE q.owner = $1 AND q.name = ANY ($5::text[]) AND NOT q.paused AND (
+				(SELECT l.id FROM todo_live l
+					WHERE l.owner = q.owner AND l.queue = q.name AND l.claimable
+						AND (l.state = 'ready' AND (l.deadline IS NULL OR l.deadline > clock_timestamp())
+							OR l.state = 'leased' AND l.lease_expires_at <= clock_timestamp())
+					ORDER BY l.rank, l.vstart, l.id LIMIT 1) IS NOT NULL
+				OR (SELECT m.todo FROM todo_timer m
+					WHERE m.owner = q.owner AND m.what = 'due' AND m.queue = q.name AND m.at <= (SELECT clock_timestamp())
+					ORDER BY m.at LIMIT 1) IS NOT NULL)
+		)
+		FROM `+authorised, raw(a.owner), raw(a.endpoint), a.version, a.until, queues).Scan(&holds, &some)
+	if err != nil {
+		return false, unavailable(fmt.Errorf("glance at the queues: %w", err))
+	}
+	if !holds {
+		return false, endpoint.ErrStale
+	}
+	return some, nil
 }
 
 // moreReady reports whether something is ready in the queues.

@@ -209,7 +209,24 @@ func (s *Store) carryOut(ctx context.Context, r *round, lockFirst bool) (committ
 		r.forget()
 		return false, fmt.Errorf("carry out a batch of todos: %w", err)
 	}
+	if r.single && !r.acted() {
+		return true, nil // the caller's authority was not looked at: once more, under its lock
+	}
 	return true, s.explain(ctx, conn, r)
+}
+
+// acted reports whether the statement of a single item did anything. A claim that
+// found nothing is followed by a full look anyway.
+func (r *round) acted() bool {
+	switch {
+	case len(r.creates) > 0:
+		return r.creates[0].fresh
+	case len(r.beats) > 0:
+		return r.beats[0].acted
+	case len(r.completions) > 0:
+		return r.completions[0].acted
+	}
+	return true
 }
 
 // forget takes back what statements have returned, because their transaction did not
@@ -241,18 +258,13 @@ func (s *Store) explain(ctx context.Context, conn *pgxpool.Conn, r *round) error
 	return explainHeld(ctx, conn, r)
 }
 
-// remember keeps the contents of what is created together with what guests claim: a
-// guest may get it in this transaction.
+// remember keeps the contents of what is to be created: a guest may get it in this
+// transaction, and others may claim it before its creator is told.
 func (s *Store) remember(r *round) {
-	for _, w := range r.works {
-		if w.guest == nil {
-			continue
-		}
-		for _, c := range w.creates {
-			if !c.known {
-				c.known = true
-				s.known.add(c)
-			}
+	for _, c := range r.creates {
+		if !c.known {
+			c.known = true
+			s.known.add(c)
 		}
 	}
 }
@@ -271,10 +283,6 @@ func (s *Store) announceOne(w *work) {
 	for _, c := range w.creates {
 		if !c.fresh || c.notBefore != nil {
 			continue
-		}
-		if !c.known {
-			c.known = true
-			s.known.add(c)
 		}
 		if w.guest == nil || !w.guest.demand.took(c.id) {
 			s.hub.ready(c.auth.owner, c.queue, 1)
