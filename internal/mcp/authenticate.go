@@ -35,7 +35,7 @@ func (h *handler) authenticate(r *http.Request, segment string) (*endpoint.Calle
 	if !ok {
 		return nil, errToken
 	}
-	c, err := h.Endpoints.Authenticate(r.Context(), id, bearer)
+	c, err := h.Endpoints.Shared(r.Context(), id, bearer)
 	if err != nil {
 		if refusal.CodeOf(err) == refusal.Unauthenticated {
 			return nil, errToken
@@ -53,7 +53,7 @@ func (h *handler) authenticate(r *http.Request, segment string) (*endpoint.Calle
 	case err != nil:
 		return nil, fmt.Errorf("proof at endpoint %s: %w", id, err)
 	}
-	return &c, nil
+	return c, nil
 }
 
 // parseID reads the one spelling of a UUID that this instance writes, in either
