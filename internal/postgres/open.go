@@ -46,6 +46,7 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 	// this machine.
 	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
 		conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
+		registerArrays(conn.TypeMap())
 		return nil
 	}
 
