@@ -196,8 +196,9 @@ func inside(whole []byte, v jsontext.Value, end int64) jsontext.Value {
 // reader reads a JSON text that lies in memory. Readers are used again, because
 // making a decoder costs as much as reading an envelope.
 type reader struct {
-	in  bytes.Buffer
-	dec *jsontext.Decoder
+	in   bytes.Buffer
+	dec  *jsontext.Decoder
+	size int
 }
 
 var readers = sync.Pool{New: func() any {
@@ -209,16 +210,17 @@ var readers = sync.Pool{New: func() any {
 // readText returns a reader of text. Its user calls done in the end.
 func readText(text []byte) *reader {
 	r := readers.Get().(*reader)
-	r.in = *bytes.NewBuffer(text)
+	r.in, r.size = *bytes.NewBuffer(text), len(text)
 	r.dec.Reset(&r.in, lenient)
 	return r
 }
 
-// done gives the reader back, which holds its text no longer.
+// done gives the reader back. It goes on pointing to its text until it reads
+// another one, so those of large texts are let go.
 func (r *reader) done() {
-	r.in = bytes.Buffer{}
-	r.dec.Reset(&r.in)
-	readers.Put(r)
+	if r.size <= keepBuffer {
+		readers.Put(r)
+	}
 }
 
 // name reads the name of a member. It is good until the next read.

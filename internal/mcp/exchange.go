@@ -148,10 +148,12 @@ func (x *exchange) call(c *call, err error) {
 
 // answer writes what a call came to.
 func (x *exchange) answer(o outcome) {
+	if o.err == nil {
+		x.result(o.result)
+		return
+	}
 	var narrow narrowTokenError
 	switch err := o.err; {
-	case err == nil:
-		x.result(o.result)
 	case errors.Is(err, errNoTool):
 		x.noTool()
 	case errors.As(err, &narrow):

@@ -85,7 +85,7 @@ func readCreate(v jsontext.Value, m requestMeta) (creation, error) {
 	if err != nil {
 		return creation{}, err
 	}
-	if traceparentForm.MatchString(m.traceparent) {
+	if m.traceparent != "" && traceparentForm.MatchString(m.traceparent) {
 		for i := range b.good {
 			if b.good[i].Traceparent == "" {
 				b.good[i].Traceparent = m.traceparent
