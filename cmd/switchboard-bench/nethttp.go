@@ -11,10 +11,10 @@ import (
 
 // standard is a connection through net/http.
 type standard struct {
-	client *http.Client
-	url    string
-	target target
-	buf    bytes.Buffer
+	client  *http.Client
+	request *http.Request // what all requests have in common
+	err     error         // of the target's URL
+	buf     bytes.Buffer
 }
 
 // newHTTPClient keeps a connection for each of so many callers.
@@ -25,23 +25,31 @@ func newHTTPClient(callers int) *http.Client {
 }
 
 func newStandard(client *http.Client, t target) *standard {
-	return &standard{client: client, url: "http://" + t.Addr + t.Path, target: t}
+	r, err := http.NewRequest(http.MethodPost, "http://"+t.Addr+t.Path, nil) //nolint:noctx // each call has its own
+	if err != nil {
+		return &standard{err: err}
+	}
+	r.Host = t.Host
+	r.Header = http.Header{
+		"Authorization":        {"Bearer " + t.Credential},
+		"Content-Type":         {"application/json"},
+		"Accept":               {"application/json, text/event-stream"},
+		"Mcp-Protocol-Version": {mcpVersion},
+	}
+	return &standard{client: client, request: r}
 }
 
 func (s *standard) close() {}
 
 func (s *standard) call(ctx context.Context, body []byte) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
+	if s.err != nil {
+		return nil, s.err
 	}
-	r.Host = s.target.Host
-	r.Header = http.Header{
-		"Authorization":        {"Bearer " + s.target.Credential},
-		"Content-Type":         {"application/json"},
-		"Accept":               {"application/json, text/event-stream"},
-		"Mcp-Protocol-Version": {mcpVersion},
-	}
+	// A client that calls one URL all day parses it once.
+	r := s.request.WithContext(ctx)
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	r.Body, _ = r.GetBody()
+	r.ContentLength = int64(len(body))
 	resp, err := s.client.Do(r)
 	if err != nil {
 		return nil, err

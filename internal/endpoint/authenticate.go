@@ -25,17 +25,28 @@ const remember = time.Minute
 // come from memory, see [Caller]. Any failure at all is refusal.Unauthenticated
 // with one constant message; only a fault of ours is another error.
 func (s *Store) Authenticate(ctx context.Context, id uuid.UUID, bearer string) (Caller, error) {
-	if !plausible(bearer, accessPrefix, staticPrefix) {
-		return Caller{}, errBearer
+	c, err := s.Shared(ctx, id, bearer)
+	if err != nil {
+		return Caller{}, err
 	}
-	token := secretID(bearer)
-	if c, ok := s.cache.get(token); ok {
+	return *c, nil
+}
+
+// Shared is Authenticate without a copy: the caller must not be changed. Callers are
+// large, and every request makes one.
+func (s *Store) Shared(ctx context.Context, id uuid.UUID, bearer string) (*Caller, error) {
+	if !plausible(bearer, accessPrefix, staticPrefix) {
+		return nil, errBearer
+	}
+	token := sumOf(bearer)
+	if c := s.cache.get(token); c != nil {
 		if c.Endpoint.ID != id {
-			return Caller{}, errBearer
+			return nil, errBearer
 		}
 		return c, nil
 	}
-	return s.resolve(ctx, id, token)
+	c, err := s.resolve(ctx, id, secretID(bearer))
+	return &c, err
 }
 
 // Refresh resolves the caller anew from the database.
@@ -105,7 +116,7 @@ func (s *Store) used(ctx context.Context, token []byte) error {
 // right or found out, see [Caller].
 type callers struct {
 	mu   sync.Mutex
-	list *lru.LRU[[32]byte, known]
+	list *lru.LRU[[32]byte, *known]
 }
 
 type known struct {
@@ -117,28 +128,32 @@ func newCallers(size int) *callers {
 	if size <= 0 {
 		size = 8192
 	}
-	list, err := lru.NewLRU[[32]byte, known](size, nil)
+	list, err := lru.NewLRU[[32]byte, *known](size, nil)
 	if err != nil {
 		panic(err) // only for a size that is not positive
 	}
 	return &callers{list: list}
 }
 
-func (c *callers) get(token []byte) (Caller, bool) {
+// get returns what must not be changed, nil when there is nothing.
+func (c *callers) get(token [32]byte) *Caller {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k, ok := c.list.Get([32]byte(token))
-	if ok && time.Since(k.at) > remember {
-		c.list.Remove([32]byte(token))
-		ok = false
+	k, ok := c.list.Get(token)
+	if !ok {
+		return nil
 	}
-	return k.caller, ok
+	if time.Since(k.at) > remember {
+		c.list.Remove(token)
+		return nil
+	}
+	return &k.caller
 }
 
 func (c *callers) put(caller Caller) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.list.Add([32]byte(caller.TokenID), known{caller, time.Now()})
+	c.list.Add([32]byte(caller.TokenID), &known{caller, time.Now()})
 }
 
 func (c *callers) forget(token []byte) {

@@ -29,9 +29,11 @@ func newSecret(prefix string) (bearer string, id []byte) {
 // secretID is what is kept of a bearer. A plain hash is enough: 256 random
 // bits cannot be guessed, however fast the hash.
 func secretID(bearer string) []byte {
-	sum := sha256.Sum256([]byte(bearer))
+	sum := sumOf(bearer)
 	return sum[:]
 }
+
+func sumOf(bearer string) [sha256.Size]byte { return sha256.Sum256([]byte(bearer)) }
 
 // plausible spares the database what cannot be one of ours.
 func plausible(bearer string, prefixes ...string) bool {

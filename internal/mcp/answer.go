@@ -3,6 +3,7 @@ package mcp
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -59,18 +60,20 @@ func (x *exchange) failure(err error) {
 }
 
 func (x *exchange) tool(v any, isError bool) {
-	content, err := jsonv2.Marshal(v, marshaling)
+	p := answers.Get().(*[]byte)
+	b, err := appendContent((*p)[:0], v)
 	if err != nil {
 		x.h.Log.ErrorContext(x.ctx, "mcp: encode a result", "error", err)
 		x.refuse(&rpcError{status: http.StatusOK, code: codeInternal, message: "something went wrong on our side"})
 		return
 	}
-	content = visibleJSON(content)
-	p := answers.Get().(*[]byte)
-	b := append((*p)[:0], `{"jsonrpc":"2.0","id":`...)
+	// The answer follows the content in the same buffer.
+	n := len(b)
+	content := visibleJSON(b)
+	b = append(b, `{"jsonrpc":"2.0","id":`...)
 	b = append(b, x.id...)
 	b = append(b, `,"result":{"content":[{"type":"text","text":`...)
-	b, _ = jsontext.AppendQuote(b, content) // Marshal's output is valid UTF-8
+	b = appendText(b, content)
 	b = append(b, `}],"structuredContent":`...)
 	b = append(b, content...)
 	if isError {
@@ -80,10 +83,23 @@ func (x *exchange) tool(v any, isError bool) {
 		b = append(b, x.h.modern...)
 	}
 	b = append(b, "}}"...)
-	writeJSON(x.w, http.StatusOK, b)
+	writeJSON(x.w, http.StatusOK, b[n:])
 	if *p = b; cap(b) <= keepBuffer {
 		answers.Put(p)
 	}
+}
+
+// appendText appends JSON as a JSON string. Of what a string must not hold as it
+// is, JSON without white space has only these two.
+func appendText(b, content []byte) []byte {
+	b = append(slices.Grow(b, len(content)+len(content)/4), '"')
+	for _, c := range content {
+		if c == '"' || c == '\\' {
+			b = append(b, '\\')
+		}
+		b = append(b, c)
+	}
+	return append(b, '"')
 }
 
 // reply writes a result that is no tool's, in the modern era.
@@ -184,11 +200,17 @@ func writeRPCErrorData(w http.ResponseWriter, id jsontext.Value, status, code in
 var contentType = []string{"application/json"}
 var noStore = []string{"no-store"}
 
+// countedByServer is from which length on net/http does not find out by itself
+// how long an answer is that is written at once.
+const countedByServer = 2048
+
 func writeJSON(w http.ResponseWriter, status int, b []byte) {
 	hd := w.Header()
 	hd["Content-Type"] = contentType
 	hd["Cache-Control"] = noStore
-	hd["Content-Length"] = []string{strconv.Itoa(len(b))}
+	if len(b) >= countedByServer {
+		hd["Content-Length"] = []string{strconv.Itoa(len(b))}
+	}
 	w.WriteHeader(status)
 	_, _ = w.Write(b)
 }

@@ -23,45 +23,47 @@ var errToken = refusal.New(refusal.Unauthenticated, "invalid token")
 
 // authenticate resolves the token of a request. Its error is errToken or, when
 // nobody could tell because of a fault of ours, what went wrong.
-func (h *handler) authenticate(r *http.Request, segment string) (endpoint.Caller, error) {
-	none := endpoint.Caller{}
+func (h *handler) authenticate(r *http.Request, segment string) (*endpoint.Caller, error) {
 	if len(r.Header["Authorization"]) != 1 {
-		return none, errToken
+		return nil, errToken
 	}
-	kind, bearer, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	kind, bearer, ok := strings.Cut(r.Header["Authorization"][0], " ")
 	if bearer = strings.TrimSpace(bearer); !ok || bearer == "" {
-		return none, errToken
+		return nil, errToken
 	}
 	id, ok := parseID(segment)
 	if !ok {
-		return none, errToken
+		return nil, errToken
 	}
-	c, err := h.Endpoints.Authenticate(r.Context(), id, bearer)
+	c, err := h.Endpoints.Shared(r.Context(), id, bearer)
 	if err != nil {
 		if refusal.CodeOf(err) == refusal.Unauthenticated {
-			return none, errToken
+			return nil, errToken
 		}
-		return none, fmt.Errorf("authenticate at endpoint %s: %w", id, err)
+		return nil, fmt.Errorf("authenticate at endpoint %s: %w", id, err)
 	}
-	err = h.Endpoints.Proven(r.Context(), c.ProofKey, endpoint.Presented{
-		Scheme: kind, Bearer: bearer, Method: r.Method, URL: h.endpointURL(id), Proofs: r.Header.Values("DPoP"),
-	})
+	p := endpoint.Presented{Scheme: kind, Bearer: bearer}
+	if c.ProofKey != "" {
+		p.Method, p.URL, p.Proofs = r.Method, h.endpointURL(id), r.Header.Values("DPoP")
+	}
+	err = h.Endpoints.Proven(r.Context(), c.ProofKey, p)
 	switch {
 	case refusal.CodeOf(err) == refusal.Unauthenticated, err == nil && c.Endpoint.ID != id:
-		return none, errToken
+		return nil, errToken
 	case err != nil:
-		return none, fmt.Errorf("proof at endpoint %s: %w", id, err)
+		return nil, fmt.Errorf("proof at endpoint %s: %w", id, err)
 	}
 	return c, nil
 }
 
-// parseID reads the one spelling of a UUID that this instance writes.
+// parseID reads the one spelling of a UUID that this instance writes, in either
+// case: with 36 characters no other is taken.
 func parseID(s string) (uuid.UUID, bool) {
 	if len(s) != 36 {
 		return uuid.UUID{}, false
 	}
 	id, err := uuid.Parse(s)
-	return id, err == nil && id.String() == strings.ToLower(s)
+	return id, err == nil
 }
 
 // challenge is the WWW-Authenticate of an endpoint's 401: the same for every

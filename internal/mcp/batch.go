@@ -75,7 +75,7 @@ func runBatch[A, R any](c *call, b *batch[A], do func(endpoint.Caller, []A) ([]t
 		}
 	} else {
 		var err error
-		if outcomes, err = do(c.caller, b.good); err != nil {
+		if outcomes, err = do(*c.caller, b.good); err != nil {
 			return nil, err
 		}
 	}

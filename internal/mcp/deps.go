@@ -18,7 +18,7 @@ import (
 
 // Endpoints resolves bearers (package endpoint).
 type Endpoints interface {
-	Authenticate(ctx context.Context, id uuid.UUID, bearer string) (endpoint.Caller, error)
+	Shared(ctx context.Context, id uuid.UUID, bearer string) (*endpoint.Caller, error) // not to be changed
 	Proven(ctx context.Context, proofKey string, p endpoint.Presented) error
 	Refresh(ctx context.Context, c endpoint.Caller) (endpoint.Caller, error)
 	Live(ctx context.Context, c endpoint.Caller) (endpoint.Caller, error)

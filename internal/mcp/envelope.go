@@ -2,9 +2,11 @@ package mcp
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
+	"strconv"
+	"sync"
+	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -54,33 +56,42 @@ func parseEnvelope(body []byte) (envelope, *rpcError) {
 	bad := func(code int, message string) (envelope, *rpcError) {
 		return e, &rpcError{status: 400, code: code, message: message}
 	}
-	dec := jsontext.NewDecoder(bytes.NewBuffer(body), lenient)
-	switch dec.PeekKind() {
+	r := readText(body)
+	defer r.done()
+	switch r.dec.PeekKind() {
 	case '[':
 		return bad(codeInvalidRequest, "batches are not supported; send one message a request")
 	case '{':
 	default:
 		return bad(codeParse, "the body is not a JSON object")
 	}
-	var version string
+	var v2 bool
 	var seen [4]bool
 	once := func(i int) bool { was := seen[i]; seen[i] = true; return !was }
-	var structural *rpcError
-	_, err := dec.ReadToken()
-	for err == nil && dec.PeekKind() != '}' {
-		var name string
-		if name, err = readName(dec); err != nil {
+	var structural, params *rpcError
+	_, err := r.dec.ReadToken()
+	for err == nil && r.dec.PeekKind() != '}' {
+		var name []byte
+		if name, err = r.name(); err != nil {
 			break
 		}
+		if string(name) == "params" {
+			if !once(3) {
+				structural = &rpcError{status: 400, code: codeInvalidRequest, message: "duplicate member in the JSON-RPC message"}
+			}
+			params, err = e.readParams(r, body)
+			continue
+		}
 		var v jsontext.Value
-		if v, err = dec.ReadValue(); err != nil {
+		if v, err = r.dec.ReadValue(); err != nil {
 			break
 		}
 		ok := true
-		switch name {
+		switch string(name) {
 		case "jsonrpc":
 			ok = once(0)
-			version, _ = stringOf(v)
+			version, _ := stringOf(v)
+			v2 = version == "2.0"
 		case "id":
 			ok = once(1)
 			if !goodID(v) {
@@ -91,9 +102,6 @@ func parseEnvelope(body []byte) (envelope, *rpcError) {
 		case "method":
 			ok = once(2)
 			e.method, _ = stringOf(v)
-		case "params":
-			ok = once(3)
-			e.params = inside(body, v, dec.InputOffset())
 		case "result", "error":
 			structural = &rpcError{status: 400, code: codeInvalidRequest, message: "this server sends no requests and takes no responses"}
 		default:
@@ -104,10 +112,10 @@ func parseEnvelope(body []byte) (envelope, *rpcError) {
 		}
 	}
 	if err == nil {
-		_, err = dec.ReadToken()
+		_, err = r.dec.ReadToken()
 	}
 	if err == nil {
-		if _, err = dec.ReadToken(); errors.Is(err, io.EOF) {
+		if _, err = r.dec.ReadToken(); errors.Is(err, io.EOF) {
 			err = nil
 		} else {
 			err = io.ErrUnexpectedEOF
@@ -118,62 +126,65 @@ func parseEnvelope(body []byte) (envelope, *rpcError) {
 		return bad(codeParse, "the body is not a JSON text")
 	case structural != nil:
 		return e, structural
-	case version != "2.0":
+	case !v2:
 		return bad(codeInvalidRequest, `jsonrpc must be "2.0"`)
 	case e.method == "":
 		return bad(codeInvalidRequest, "method is missing")
 	}
-	return e, e.readParams()
+	return e, params
 }
 
-// readParams takes params apart.
-func (e *envelope) readParams() *rpcError {
-	if e.params == nil {
-		return nil
-	}
+// readParams takes params apart, which r comes to next. An error says that the
+// body is no JSON; what else is wrong is refused once the message is known to be
+// one.
+func (e *envelope) readParams(r *reader, body []byte) (refused *rpcError, err error) {
 	wrong := func(message string) *rpcError {
 		return &rpcError{status: 400, code: codeInvalidParams, message: message}
 	}
-	if e.params.Kind() != '{' {
-		return wrong("params must be an object")
+	if r.dec.PeekKind() != '{' {
+		v, err := r.dec.ReadValue()
+		e.params = inside(body, v, r.dec.InputOffset())
+		return wrong("params must be an object"), err
 	}
-	dec := jsontext.NewDecoder(bytes.NewBuffer(e.params), lenient)
-	_, err := dec.ReadToken()
+	if _, err = r.dec.ReadToken(); err != nil {
+		return nil, err
+	}
+	start := r.dec.InputOffset() - 1
 	var seen [3]bool
-	for err == nil && dec.PeekKind() != '}' {
-		var name string
-		if name, err = readName(dec); err != nil {
-			break
+	for r.dec.PeekKind() != '}' {
+		name, err := r.name()
+		if err != nil {
+			return nil, err
 		}
-		var v jsontext.Value
-		if v, err = dec.ReadValue(); err != nil {
-			break
+		v, err := r.dec.ReadValue()
+		if err != nil {
+			return nil, err
 		}
 		at := -1
-		switch name {
+		switch string(name) {
 		case "name":
 			at = 0
 			e.name, e.hasName = stringOf(v)
 		case "arguments":
 			at = 1
-			e.arguments = inside(e.params, v, dec.InputOffset())
+			e.arguments = inside(body, v, r.dec.InputOffset())
 		case "_meta":
 			at = 2
-			e.meta = inside(e.params, v, dec.InputOffset())
+			e.meta = inside(body, v, r.dec.InputOffset())
 		default:
-			e.stray = name
+			e.stray = string(name)
 		}
 		if at >= 0 {
 			if seen[at] {
-				return wrong("duplicate member in params")
+				refused = wrong("duplicate member in params")
 			}
 			seen[at] = true
 		}
 	}
-	if err != nil {
-		return wrong("params could not be read")
-	}
-	return nil
+	_, err = r.dec.ReadToken()
+	end := r.dec.InputOffset()
+	e.params = jsontext.Value(body[start:end:end])
+	return refused, err
 }
 
 // inside returns v, which the decoder has just read up to offset end of whole,
@@ -182,18 +193,68 @@ func inside(whole []byte, v jsontext.Value, end int64) jsontext.Value {
 	return jsontext.Value(whole[int(end)-len(v) : end : end])
 }
 
-func readName(dec *jsontext.Decoder) (string, error) {
-	t, err := dec.ReadToken()
-	if err != nil {
-		return "", err
+// reader reads a JSON text that lies in memory. Readers are used again, because
+// making a decoder costs as much as reading an envelope.
+type reader struct {
+	in   bytes.Buffer
+	dec  *jsontext.Decoder
+	size int
+}
+
+var readers = sync.Pool{New: func() any {
+	r := &reader{}
+	r.dec = jsontext.NewDecoder(&r.in)
+	return r
+}}
+
+// readText returns a reader of text. Its user calls done in the end.
+func readText(text []byte) *reader {
+	r := readers.Get().(*reader)
+	r.in, r.size = *bytes.NewBuffer(text), len(text)
+	r.dec.Reset(&r.in, lenient)
+	return r
+}
+
+// done gives the reader back. It goes on pointing to its text until it reads
+// another one, so those of large texts are let go.
+func (r *reader) done() {
+	if r.size <= keepBuffer {
+		readers.Put(r)
 	}
-	return t.String(), nil
+}
+
+// name reads the name of a member. It is good until the next read.
+func (r *reader) name() ([]byte, error) {
+	v, err := r.dec.ReadValue()
+	if err != nil {
+		return nil, err
+	}
+	if b, ok := verbatim(v); ok {
+		return b, nil
+	}
+	b, _ := jsontext.AppendUnquote(nil, v) // what is no UTF-8 is replaced
+	return b, nil
+}
+
+// verbatim is what a string spells as far as that stands in it as it is, which is
+// nearly always.
+func verbatim(v jsontext.Value) ([]byte, bool) {
+	b := v[1 : len(v)-1]
+	for _, c := range b {
+		if c == '\\' || c >= utf8.RuneSelf {
+			return nil, false
+		}
+	}
+	return b, true
 }
 
 // stringOf is the string that v spells, and false when it is none.
 func stringOf(v jsontext.Value) (string, bool) {
 	if v.Kind() != '"' {
 		return "", false
+	}
+	if b, ok := verbatim(v); ok {
+		return string(b), true
 	}
 	b, err := jsontext.AppendUnquote(nil, v)
 	if err != nil {
@@ -213,7 +274,7 @@ func goodID(v jsontext.Value) bool {
 		_, ok := stringOf(v)
 		return ok
 	case '0':
-		_, err := json.Number(v).Int64()
+		_, err := strconv.ParseInt(string(v), 10, 64)
 		return err == nil
 	}
 	return false

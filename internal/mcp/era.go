@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bytes"
 	"net/http"
 	"slices"
 
@@ -41,18 +40,19 @@ func readMeta(v jsontext.Value) requestMeta {
 		m.broken = true
 		return m
 	}
-	dec := jsontext.NewDecoder(bytes.NewBuffer(v), lenient)
-	_, err := dec.ReadToken()
-	for err == nil && dec.PeekKind() != '}' {
-		var name string
-		if name, err = readName(dec); err != nil {
+	r := readText(v)
+	defer r.done()
+	_, err := r.dec.ReadToken()
+	for err == nil && r.dec.PeekKind() != '}' {
+		var name []byte
+		if name, err = r.name(); err != nil {
 			break
 		}
 		var value jsontext.Value
-		if value, err = dec.ReadValue(); err != nil {
+		if value, err = r.dec.ReadValue(); err != nil {
 			break
 		}
-		switch name {
+		switch string(name) {
 		case metaVersion:
 			m.repeated = m.repeated || m.version != ""
 			m.version, _ = stringOf(value)

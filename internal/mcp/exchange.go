@@ -18,9 +18,9 @@ type exchange struct {
 	h       *handler
 	w       http.ResponseWriter
 	r       *http.Request
-	ctx     context.Context // of the request
-	segment string          // of the URL, as it came
-	caller  endpoint.Caller
+	ctx     context.Context  // of the request
+	segment string           // of the URL, as it came
+	caller  *endpoint.Caller // never changed, only replaced: calls share it
 	modern  bool
 	id      jsontext.Value
 	rid     string // the request's id, once there is one
@@ -67,7 +67,7 @@ func (x *exchange) serve(body *bytes.Buffer) {
 	case x.modern && e.method == "subscriptions/listen" && e.id != nil:
 		x.listen(e)
 		return
-	case x.modern && e.method == "resources/read" && e.id != nil && readsTodos(x.caller):
+	case x.modern && e.method == "resources/read" && e.id != nil && readsTodos(*x.caller):
 		x.readResource(e)
 		return
 	}
@@ -79,12 +79,12 @@ func (x *exchange) serve(body *bytes.Buffer) {
 // package that looks itself passes here first, so that no replica tells anything
 // to somebody whose authority has ended. False: it has answered.
 func (x *exchange) confirm() bool {
-	c, err := x.h.Endpoints.Live(x.ctx, x.caller)
+	c, err := x.h.Endpoints.Live(x.ctx, *x.caller)
 	if err != nil {
 		x.h.refuse(x.ctx, x.w, x.segment, err)
 		return false
 	}
-	x.caller = c
+	x.caller = &c
 	return true
 }
 
@@ -93,7 +93,7 @@ type call struct {
 	h       *handler
 	x       *exchange
 	ctx     context.Context
-	caller  endpoint.Caller
+	caller  *endpoint.Caller
 	began   time.Time
 	name    string
 	tool    *tool
@@ -148,10 +148,12 @@ func (x *exchange) call(c *call, err error) {
 
 // answer writes what a call came to.
 func (x *exchange) answer(o outcome) {
+	if o.err == nil {
+		x.result(o.result)
+		return
+	}
 	var narrow narrowTokenError
 	switch err := o.err; {
-	case err == nil:
-		x.result(o.result)
 	case errors.Is(err, errNoTool):
 		x.noTool()
 	case errors.As(err, &narrow):
@@ -198,11 +200,11 @@ func (c *call) renew() error {
 	if c.refresh++; c.refresh > maxRefresh {
 		return refusal.New(refusal.Unavailable, "the endpoint keeps changing; try again").After(time.Second)
 	}
-	caller, err := c.h.Endpoints.Refresh(c.ctx, c.caller)
+	caller, err := c.h.Endpoints.Refresh(c.ctx, *c.caller)
 	if err != nil {
 		return err
 	}
-	if c.caller = caller; toolOf(caller, c.name) != c.tool {
+	if c.caller = &caller; toolOf(c.caller, c.name) != c.tool {
 		return errNoTool
 	}
 	return nil
@@ -211,7 +213,7 @@ func (c *call) renew() error {
 // live is nil while the caller is as the database has it, endpoint.ErrStale when
 // it has changed. Calls that no domain package checks begin with it.
 func (c *call) live() error {
-	now, err := c.h.Endpoints.Live(c.ctx, c.caller)
+	now, err := c.h.Endpoints.Live(c.ctx, *c.caller)
 	if err != nil {
 		return err
 	}

@@ -55,6 +55,11 @@ func (f *fakeEndpoints) Authenticate(_ context.Context, id uuid.UUID, bearer str
 	return c, nil
 }
 
+func (f *fakeEndpoints) Shared(ctx context.Context, id uuid.UUID, bearer string) (*endpoint.Caller, error) {
+	c, err := f.Authenticate(ctx, id, bearer)
+	return &c, err
+}
+
 // Proven takes a proof that spells the thumbprint.
 func (f *fakeEndpoints) Proven(_ context.Context, proofKey string, p endpoint.Presented) error {
 	if proofKey == "" && p.Scheme == "Bearer" || proofKey != "" && p.Scheme == "DPoP" && len(p.Proofs) == 1 && p.Proofs[0] == proofKey+" for "+p.URL {

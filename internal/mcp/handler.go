@@ -19,6 +19,7 @@ const MaxBody = 1 << 20
 // handler serves every endpoint of one instance.
 type handler struct {
 	Deps
+	scheme  string // of PublicURL
 	origin  string // scheme://host[:port] of PublicURL, as a browser writes it
 	host    string // host[:port] of PublicURL, as a client writes it
 	rest    *relay
@@ -45,7 +46,7 @@ func New(d Deps) (http.Handler, error) {
 	if d.Version == "" {
 		d.Version = "dev"
 	}
-	h := &handler{Deps: d, host: canonicalHost(u.Scheme, u.Host), pace: usual}
+	h := &handler{Deps: d, scheme: u.Scheme, host: canonicalHost(u.Scheme, u.Host), pace: usual}
 	h.origin = u.Scheme + "://" + h.host
 	h.modern = modernMembers(d.Version)
 	h.rest = newRelay(h)
@@ -72,7 +73,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if scheme, _, _ := strings.Cut(h.origin, ":"); canonicalHost(scheme, r.Host) != h.host {
+	if r.Host != h.host && canonicalHost(h.scheme, r.Host) != h.host {
 		plainError(w, http.StatusMisdirectedRequest, "this server does not answer for that host")
 		return
 	}
@@ -143,9 +144,13 @@ func (x *exchange) read() (*bytes.Buffer, bool) {
 		tooLarge()
 		return nil, false
 	}
+	body := x.r.Body
+	if x.r.ContentLength < 0 { // net/http gives no more than was announced
+		body = http.MaxBytesReader(x.w, body, MaxBody)
+	}
 	b := buffers.Get().(*bytes.Buffer)
 	b.Reset()
-	if _, err := b.ReadFrom(http.MaxBytesReader(x.w, x.r.Body, MaxBody)); err != nil {
+	if _, err := b.ReadFrom(body); err != nil {
 		giveBack(b)
 		var long *http.MaxBytesError
 		if errors.As(err, &long) {

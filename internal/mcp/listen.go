@@ -74,7 +74,7 @@ func (x *exchange) listen(e envelope) {
 	defer x.h.streams.leave(x.caller.Endpoint.ID)
 	s := &stream{
 		x: x, rc: http.NewResponseController(x.w), tools: p.Notifications.ToolsListChanged, follow: map[uuid.UUID]int64{},
-		events: make(chan uuid.UUID), stale: make(chan struct{}, 1), caller: x.caller,
+		events: make(chan uuid.UUID), stale: make(chan struct{}, 1), caller: *x.caller,
 	}
 	ctx, cancel := context.WithCancel(x.ctx)
 	defer cancel()

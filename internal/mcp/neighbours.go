@@ -163,7 +163,7 @@ func runFriendRequest(c *call, a *friendRequestArgs) (any, error) {
 		if c.h.Outgoing == nil {
 			return nil, errUnavailable
 		}
-		return c.h.Outgoing.Send(c.ctx, c.caller, Ask{
+		return c.h.Outgoing.Send(c.ctx, *c.caller, Ask{
 			Persona: a.Persona, Card: a.Card, Scope: *a.Scope, Reason: a.Reason, Key: json.RawMessage(a.Key), IdempotencyKey: a.IdempotencyKey,
 		})
 	case "list":
@@ -176,7 +176,7 @@ func runFriendRequest(c *call, a *friendRequestArgs) (any, error) {
 	if a.Action == "get" {
 		return c.h.Outgoing.Get(c.ctx, owner, a.id)
 	}
-	err = c.h.Endpoints.Hold(c.ctx, c.caller, func(ctx context.Context) (err error) {
+	err = c.h.Endpoints.Hold(c.ctx, *c.caller, func(ctx context.Context) (err error) {
 		sent, err = c.h.Outgoing.Cancel(ctx, owner, a.id)
 		return err
 	})
@@ -207,7 +207,7 @@ func (c *call) ownRequest(owner uuid.UUID, a *friendRequestArgs) (Sent, error) {
 	}
 	var r friend.Request
 	if a.Action == "cancel" {
-		err = c.h.Endpoints.Hold(c.ctx, c.caller, func(ctx context.Context) (err error) {
+		err = c.h.Endpoints.Hold(c.ctx, *c.caller, func(ctx context.Context) (err error) {
 			r, err = c.h.Friends.Withdraw(ctx, asker, a.id)
 			return err
 		})

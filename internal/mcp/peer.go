@@ -85,7 +85,7 @@ func readCreate(v jsontext.Value, m requestMeta) (creation, error) {
 	if err != nil {
 		return creation{}, err
 	}
-	if traceparentForm.MatchString(m.traceparent) {
+	if m.traceparent != "" && traceparentForm.MatchString(m.traceparent) {
 		for i := range b.good {
 			if b.good[i].Traceparent == "" {
 				b.good[i].Traceparent = m.traceparent
@@ -137,7 +137,7 @@ func readStatus(v jsontext.Value, _ requestMeta) (*statusArgs, error) {
 }
 
 func runStatus(c *call, a *statusArgs) (any, error) {
-	s, err := c.h.Todos.Status(c.ctx, c.caller, a.id, c.left(a.wait()), a.SinceVersion)
+	s, err := c.h.Todos.Status(c.ctx, *c.caller, a.id, c.left(a.wait()), a.SinceVersion)
 	showStatus(&s)
 	return s, err
 }
@@ -151,7 +151,7 @@ var listCreatedTool = with(tool{
 		`"anyOf":[{"required":["todos","next_cursor"]},{"required":["error"]}]}`,
 	verb: scope.ListCreated,
 }, readList, func(c *call, a *listArgs) (any, error) {
-	todos, next, err := c.h.Todos.ListCreated(c.ctx, c.caller, a.Queue, a.state, a.Cursor, a.limit)
+	todos, next, err := c.h.Todos.ListCreated(c.ctx, *c.caller, a.Queue, a.state, a.Cursor, a.limit)
 	for i := range todos {
 		showStatus(&todos[i])
 	}
@@ -203,7 +203,7 @@ var answerTool = with(tool{
 	output:      changedOutput,
 	verb:        scope.Answer,
 }, readAnswer, func(c *call, r *todo.Reply) (any, error) {
-	return c.h.Todos.Answer(c.ctx, c.caller, *r)
+	return c.h.Todos.Answer(c.ctx, *c.caller, *r)
 })
 
 type answerArgs struct {
@@ -243,7 +243,7 @@ var cancelTodoTool = with(tool{
 		`"anyOf":[{"required":["todo_id","state","version","cancel_requested"]},{"required":["error"]}]}`,
 	verb: scope.CancelTodo,
 }, readCancel, func(c *call, a *cancelArgs) (any, error) {
-	v, err := c.h.Todos.Cancel(c.ctx, c.caller, a.id, a.Reason)
+	v, err := c.h.Todos.Cancel(c.ctx, *c.caller, a.id, a.Reason)
 	if err == nil && v.CancelRequested == nil {
 		v.CancelRequested = new(bool)
 	}

@@ -86,14 +86,14 @@ func (l *relay) serve(x *exchange, e envelope, body []byte) {
 	x.w.Header()["Cache-Control"] = noStore
 	to := l.legacy
 	switch {
-	case x.modern && readsTodos(x.caller):
+	case x.modern && readsTodos(*x.caller):
 		to = l.readable
 	case x.modern:
 		to = l.modern
 	}
 	to.Handle(plainWriter{x.w}, &server.HTTPRequest{
 		Method: http.MethodPost, URL: x.r.URL, Header: withoutSession(x.r.Header), Body: body,
-		Context: context.WithValue(x.ctx, callerKey{}, x.caller),
+		Context: context.WithValue(x.ctx, callerKey{}, *x.caller),
 	})
 }
 

@@ -57,7 +57,7 @@ const resourceType = "application/json"
 // readResource serves resources/read. Unknown, foreign and malformed URIs are
 // one answer.
 func (x *exchange) readResource(e envelope) {
-	c := x.caller
+	c := *x.caller
 	var v any
 	err := error(refusal.New(refusal.NotFound, "no such todo"))
 	if id, ok := resourceID(uriOf(e)); ok {

@@ -69,7 +69,7 @@ func byName(tools []*tool) map[string]*tool {
 
 // toolOf returns the caller's tool of that name, nil when its endpoint has none.
 // A token that holds less than its endpoint is told so later.
-func toolOf(c endpoint.Caller, name string) *tool {
+func toolOf(c *endpoint.Caller, name string) *tool {
 	if !c.Endpoint.HasTool(name) {
 		return nil
 	}

@@ -39,7 +39,7 @@ type homeScope struct {
 }
 
 func runWhoami(c *call, _ struct{}) (any, error) {
-	used, err := c.h.Todos.Used(c.ctx, c.caller)
+	used, err := c.h.Todos.Used(c.ctx, *c.caller)
 	if err != nil {
 		return nil, err
 	}

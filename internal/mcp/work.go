@@ -47,7 +47,7 @@ var listTodosTool = with(tool{
 	output: `{"type":"object","properties":{"todos":{"type":"array","items":{"type":"object"}},"next_cursor":{"type":["string","null"]},` + errorMember + `},` +
 		`"anyOf":[{"required":["todos","next_cursor"]},{"required":["error"]}]}`,
 }, readList, func(c *call, a *listArgs) (any, error) {
-	todos, next, err := c.h.Todos.ListForWorker(c.ctx, c.caller, a.Queue, a.state, a.Cursor, a.limit)
+	todos, next, err := c.h.Todos.ListForWorker(c.ctx, *c.caller, a.Queue, a.state, a.Cursor, a.limit)
 	for i := range todos {
 		showDetail(&todos[i])
 	}
@@ -70,7 +70,7 @@ var getTodoTool = with(tool{
 	}
 	return todoID(a.TodoID)
 }, func(c *call, id uuid.UUID) (any, error) {
-	d, err := c.h.Todos.GetForWorker(c.ctx, c.caller, id)
+	d, err := c.h.Todos.GetForWorker(c.ctx, *c.caller, id)
 	return shownWhole(d), err
 })
 
@@ -99,7 +99,7 @@ var claimTool = with(tool{
 	input:       `{"type":"object","properties":{"todo_id":{"type":"string"},` + leaseMember + `,"claim_id":{"type":"string"}},"required":["todo_id"],"additionalProperties":false}`,
 	output:      `{"type":"object","properties":{` + claimedMembers + `,` + errorMember + `},"anyOf":[{"required":` + claimedRequired + `},{"required":["error"]}]}`,
 }, readClaim, func(c *call, a *claimArgs) (any, error) {
-	t, err := c.h.Todos.Claim(c.ctx, c.caller, a.id, seconds(a.LeaseSeconds), a.ClaimID)
+	t, err := c.h.Todos.Claim(c.ctx, *c.caller, a.id, seconds(a.LeaseSeconds), a.ClaimID)
 	showClaimed(&t)
 	return t, err
 })
@@ -162,7 +162,7 @@ func runClaimNext(c *call, a *claimNextArgs) (any, error) {
 		n.Max = *a.Max
 	}
 	n.Wait = c.left(a.wait())
-	todos, err := c.h.Todos.ClaimNext(c.ctx, c.caller, n)
+	todos, err := c.h.Todos.ClaimNext(c.ctx, *c.caller, n)
 	for i := range todos {
 		showClaimed(&todos[i])
 	}
@@ -306,7 +306,7 @@ var askTool = with(tool{
 	input:       `{"type":"object","properties":{` + fenceMembers + `,"question":{"type":"string"}},"required":["todo_id","lease_token","question"],"additionalProperties":false}`,
 	output:      changedOutput,
 }, readAsk, func(c *call, a *askArgs) (any, error) {
-	return c.h.Todos.Ask(c.ctx, c.caller, a.id, a.LeaseToken, a.Question)
+	return c.h.Todos.Ask(c.ctx, *c.caller, a.id, a.LeaseToken, a.Question)
 })
 
 type askArgs struct {

@@ -46,8 +46,8 @@ func TestBatcher_DeadlockedBatchesAreRunSingly(t *testing.T) {
 	var gathered sync.WaitGroup
 	gathered.Add(2)
 	hold := make(chan struct{})
-	held := make(chan struct{}, 2)
 	run := func(first, second int) func() error {
+		held := make(chan struct{}, 1)
 		b := postgres.NewBatcher(func(ctx context.Context, ids []int) ([]postgres.Result[int], error) {
 			if ids[0] == 0 { // keeps the batcher busy while the two gather
 				held <- struct{}{}

@@ -50,6 +50,7 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 		// words an error for each element.
 		pgxuuid.Register(conn.TypeMap())
 		conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
+		registerArrays(conn.TypeMap())
 		return nil
 	}
 

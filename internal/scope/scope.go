@@ -2,7 +2,6 @@ package scope
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -78,11 +77,16 @@ const MaxQueues = 32
 // maxLimit keeps every limit far from overflow; nobody means more by a number.
 const maxLimit = 1_000_000_000
 
-var queueName = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
-
 // QueueName reports whether name is of the alphabet of queue names and persona
 // slugs, [a-z0-9-]{1,63}.
-func QueueName(name string) bool { return queueName.MatchString(name) }
+func QueueName(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return 1 <= len(name) && len(name) <= 63
+}
 
 // member ties a limit's wire name to its place, its bounds and its fixed order.
 type member struct {

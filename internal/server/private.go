@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,20 +22,49 @@ var requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 
 // room is the part of the contract that a path belongs to; ids never become
 // label values.
-func room(path string) string {
+type room int
+
+const (
+	roomMCP room = iota
+	roomA2A
+	roomOAuth
+	roomREST
+	roomWellKnown
+	roomWeb
+)
+
+var roomNames = [...]string{roomMCP: "mcp", roomA2A: "a2a", roomOAuth: "oauth", roomREST: "rest", roomWellKnown: "well-known", roomWeb: "web"}
+
+func roomOf(path string) room {
 	switch {
 	case strings.HasPrefix(path, "/mcp/"):
-		return "mcp"
+		return roomMCP
 	case strings.HasPrefix(path, "/a2a"):
-		return "a2a"
+		return roomA2A
 	case strings.HasPrefix(path, "/oauth/"):
-		return "oauth"
+		return roomOAuth
 	case strings.HasPrefix(path, "/v1/"):
-		return "rest"
+		return roomREST
 	case strings.HasPrefix(path, "/.well-known/"):
-		return "well-known"
+		return roomWellKnown
 	}
-	return "web"
+	return roomWeb
+}
+
+// observers are those of requests that have been needed so far: finding one by
+// its labels costs more than observing.
+var observers [len(roomNames)][10]atomic.Pointer[prometheus.Observer]
+
+func observer(r room, status int) prometheus.Observer {
+	class := status / 100
+	at := &observers[r][class]
+	o := at.Load()
+	if o == nil {
+		found := requests.WithLabelValues(roomNames[r], strconv.Itoa(class)+"xx")
+		o = &found
+		at.Store(o)
+	}
+	return *o
 }
 
 // measured counts requests and how long they took.
@@ -43,7 +73,7 @@ func measured(next http.Handler) http.Handler {
 		began := time.Now()
 		seen := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		next.ServeHTTP(seen, r)
-		requests.WithLabelValues(room(r.URL.Path), strconv.Itoa(seen.status/100)+"xx").Observe(time.Since(began).Seconds())
+		observer(roomOf(r.URL.Path), seen.status).Observe(time.Since(began).Seconds())
 	})
 }
 

@@ -30,16 +30,38 @@ func guard(c Config, log *slog.Logger, next http.Handler) http.Handler {
 			}
 		}()
 		head := w.Header()
-		head.Set("X-Content-Type-Options", "nosniff")
-		head.Set("Referrer-Policy", "same-origin")
+		head["X-Content-Type-Options"] = nosniff
+		head["Referrer-Policy"] = sameOrigin
 		if own.Scheme == "https" {
-			head.Set("Strict-Transport-Security", "max-age=31536000")
+			head["Strict-Transport-Security"] = oneYear
 		}
 		if !strings.EqualFold(r.Host, own.Host) {
 			http.Error(w, "This server answers for "+own.Host+" only; open "+c.PublicURL+".", http.StatusMisdirectedRequest)
 			return
 		}
 		next.ServeHTTP(w, r)
+	})
+}
+
+// Values of the headers that every answer has. All answers share them: a handler
+// may set a header anew or add to it, and neither writes into what is there.
+var (
+	nosniff    = []string{"nosniff"}
+	sameOrigin = []string{"same-origin"}
+	oneYear    = []string{"max-age=31536000"}
+)
+
+// direct leads calls of tools past the multiplexer, which splits and cleans each
+// path several times. Whatever it could answer otherwise, an unclean or escaped path
+// or another method, is left to it.
+func direct(tools, mux http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, ok := strings.CutPrefix(r.URL.Path, "/mcp/")
+		if ok && r.Method == http.MethodPost && r.URL.RawPath == "" && len(id) == 36 && strings.IndexByte(id, '/') < 0 && strings.IndexByte(id, '.') < 0 {
+			tools.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
 	})
 }
 

@@ -196,7 +196,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 	if c.Dev {
 		mux.HandleFunc("GET /readyz", s.ready)
 	}
-	s.public = guard(c, s.log, measured(mux))
+	s.public = guard(c, s.log, measured(direct(tools, mux)))
 	s.private = s.privateMux(notices)
 	s.work = []func(context.Context) error{
 		todos.Run,

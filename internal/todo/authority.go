@@ -121,16 +121,16 @@ func (r *round) lock(b *script) {
 	if r.single {
 		return
 	}
-	var peers, homes, humans []authority
+	var peers, homes, humans []*authority
 	counted := false
 	for _, w := range r.works {
 		switch {
 		case w.auth.endpoint == uuid.Nil:
-			humans = append(humans, w.auth)
+			humans = append(humans, &w.auth)
 		case w.auth.home:
-			homes = append(homes, w.auth)
+			homes = append(homes, &w.auth)
 		default:
-			peers = append(peers, w.auth)
+			peers = append(peers, &w.auth)
 			counted = counted || len(w.creates) > 0
 		}
 	}
@@ -140,22 +140,22 @@ func (r *round) lock(b *script) {
 		queueLocks(b, peers, lockOne, lockMany)
 	}
 	queueLocks(b, homes, lockOne, lockMany)
-	slices.SortFunc(humans, func(a, b authority) int { return byRow(a.owner, uuid.Nil, b.owner, uuid.Nil) })
-	for _, a := range slices.Compact(humans) {
+	slices.SortFunc(humans, func(a, b *authority) int { return byRow(a.owner, uuid.Nil, b.owner, uuid.Nil) })
+	for _, a := range slices.CompactFunc(humans, func(a, b *authority) bool { return a.owner == b.owner }) {
 		b.add(present, raw(a.owner))
 	}
 }
 
-func queueLocks(b *script, auths []authority, one, many string) {
+func queueLocks(b *script, auths []*authority, one, many string) {
 	if len(auths) > 1 {
-		slices.SortFunc(auths, func(a, b authority) int {
+		slices.SortFunc(auths, func(a, b *authority) int {
 			if c := byRow(a.owner, a.endpoint, b.owner, b.endpoint); c != 0 {
 				return c
 			}
 			return a.until.Compare(b.until)
 		})
 		// The earliest end of those of a row; whoever is later is no worse off.
-		auths = slices.CompactFunc(auths, func(a, b authority) bool { return a.endpoint == b.endpoint && a.version == b.version })
+		auths = slices.CompactFunc(auths, func(a, b *authority) bool { return a.endpoint == b.endpoint && a.version == b.version })
 	}
 	switch len(auths) {
 	case 0:

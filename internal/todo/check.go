@@ -142,29 +142,53 @@ func canonical(raw *string) []byte {
 	if raw == nil {
 		return nil
 	}
-	d := json.NewDecoder(strings.NewReader(*raw))
+	if b, ok := sortedASCII(*raw); ok {
+		return b
+	}
+	return reencoded(*raw)
+}
+
+// reencoded is JSON as encoding/json writes what it has read.
+func reencoded(raw string) []byte {
+	d := json.NewDecoder(strings.NewReader(raw))
 	d.UseNumber()
 	var v any
 	if d.Decode(&v) != nil {
-		return []byte(*raw)
+		return []byte(raw)
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
-		return []byte(*raw)
+		return []byte(raw)
 	}
 	return b
 }
 
-// digest hashes parts so that no two lists of parts have the same bytes.
-func digest(parts ...[]byte) []byte {
-	h := sha256.New()
-	var n [8]byte
-	for _, p := range parts {
-		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
-		h.Write(n[:])
-		h.Write(p)
+var sorted = jsontext.ReorderRawObjects(true)
+
+// sortedASCII is what reencoded says, in a fraction of the time, of what most
+// documents are made of. Escapes, other characters (by which it sorts otherwise) and
+// those that encoding/json escapes are left to it: what has been digested once must
+// come out the same for as long as its key is remembered.
+func sortedASCII(raw string) ([]byte, bool) {
+	for i := range len(raw) {
+		switch c := raw[i]; {
+		case c == '\\', c >= utf8.RuneSelf, c == '<', c == '>', c == '&':
+			return nil, false
+		}
 	}
-	return h.Sum(nil)
+	b, err := jsontext.AppendFormat(make([]byte, 0, len(raw)), []byte(raw), sorted)
+	return b, err == nil
+}
+
+// digest hashes parts so that no two lists of parts have the same bytes.
+func digest[T ~string | ~[]byte](parts ...T) []byte {
+	b := make([]byte, 0, 512) // most fit, and then nothing is allocated
+	for _, p := range parts {
+		b = binary.BigEndian.AppendUint64(b, uint64(len(p)))
+		b = append(b, p...)
+	}
+	sum := sha256.Sum256(b)
+	return sum[:]
 }
 
 // short16 is the first 16 bytes of a digest, which do for telling contents apart and
@@ -176,18 +200,19 @@ func short16(sum []byte) (id uuid.UUID) {
 
 // keyName stands for an idempotency key of a line; todo_key_name in SQL.
 func keyName(line uuid.UUID, key string) uuid.UUID {
-	h := sha256.New()
-	h.Write(line[:])
-	h.Write([]byte(key))
-	return short16(h.Sum(nil))
+	b := make([]byte, 0, 128)
+	b = append(b, line[:]...)
+	b = append(b, key...)
+	sum := sha256.Sum256(b)
+	return short16(sum[:])
 }
 
 // moment is a time's part in a digest, "" when there is none.
-func moment(t *time.Time) []byte {
+func moment(t *time.Time) string {
 	if t == nil {
-		return nil
+		return ""
 	}
-	return []byte(t.UTC().Format(time.RFC3339Nano))
+	return t.UTC().Format(time.RFC3339Nano)
 }
 
 var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.{0,200})?$`)

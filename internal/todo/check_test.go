@@ -42,3 +42,40 @@ func TestADocumentOfTwoReadingsIsNotTaken(t *testing.T) {
 	_, err = k.store.CreateOwn(ctx, k.owner, New{Queue: "re\x00views", Title: "t", IdempotencyKey: "k"})
 	require.Equal(t, refusal.NotFound, refusal.CodeOf(err), "the queue's name would fail the whole batch")
 }
+
+// FuzzCanonical holds that the short way to a digest is the long one.
+func FuzzCanonical(f *testing.F) {
+	for _, s := range []string{
+		`{"repository":"billing","pull_request":7}`, ` { "b" : [ 1.50, -0, 1E5, {"z":null,"a":true} ] , "a" : { } } `, `{"a":1,"a":2}`, `"x"`, `12`, `[]`, ``, `{`,
+		`{"":1,"A":2,"a":3,"_":4,"ab":5,"a b":6}`, `{"<":1,"é":2,"\u0041":3}`, "{\"\U0001f642\":1,\"\uffee\":2}", "\"\x7f\"", `{"a":"\/"}`, `1 2`,
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if b, ok := sortedASCII(s); ok && json.Valid([]byte(s)) {
+			require.Equal(t, string(reencoded(s)), string(b))
+		}
+	})
+}
+
+func BenchmarkCanonical(b *testing.B) {
+	payload := `{"repository":"billing","pull_request":7}`
+	b.Run("short", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_, _ = sortedASCII(payload)
+		}
+	})
+	b.Run("long", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = reencoded(payload)
+		}
+	})
+	b.Run("digest", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = digest("reviews", "Review 7", "Look at the change of the billing address.", payload)
+		}
+	})
+}

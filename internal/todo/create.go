@@ -194,6 +194,6 @@ func newCreation(n New, limits *scope.Limits) (*creation, error) {
 		payload: payload, priority: priority, notBefore: n.NotBefore, deadline: n.Deadline, limits: limits,
 		// Everything but traceparent: a repeat may run under another trace. The
 		// priority as it was asked for, since the default may have been narrowed.
-		hash: short16(digest([]byte(n.Queue), []byte(n.Title), []byte(n.Body), canonical(payload), []byte(asked), moment(n.NotBefore), moment(n.Deadline))),
+		hash: short16(digest(n.Queue, n.Title, n.Body, string(canonical(payload)), asked, moment(n.NotBefore), moment(n.Deadline))),
 	}, nil
 }
