@@ -52,11 +52,13 @@ func TestAWaitingCallIsCheap(t *testing.T) {
 	}
 	warm.Wait()
 	var each int64
-	before := inUse()
-	for range waiters {
+	before, idle := inUse(), runtime.NumGoroutine()
+	conns := make([]net.Conn, waiters)
+	for i := range conns {
 		c, err := net.Dial("tcp", address)
 		require.NoError(t, err)
 		defer c.Close()
+		conns[i] = c
 		_, err = io.WriteString(c, request)
 		require.NoError(t, err)
 	}
@@ -65,6 +67,11 @@ func TestAWaitingCallIsCheap(t *testing.T) {
 		t.Logf("%d goroutines, %d bytes a waiting call, this test's end of the connection among them", runtime.NumGoroutine(), each)
 		return runtime.NumGoroutine() > 2*waiters && each < waiterLimit
 	}, 30*time.Second, 500*time.Millisecond)
+	// The test server must not be closed while connections still come back to it.
+	for _, c := range conns {
+		c.Close()
+	}
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() < idle+waiters/2 }, 30*time.Second, 10*time.Millisecond)
 }
 
 // inUse is what heap and stacks hold after a collection.
