@@ -59,16 +59,16 @@ const errStale = "SB001"
 // one is told.
 //
 // The comparison is made with what the locking sub-select returns, which after a
-// wait is the row as it is then.
+// wait is the row as it is then, and the clock is read after the wait.
 const (
 	lockOne = `
-		SELECT CASE WHEN $4 > clock_timestamp() AND $3 = (
+		SELECT CASE WHEN $3 = (
 			SELECT a.version FROM endpoint_authority a WHERE a.owner = $1 AND a.id = $2 LIMIT 1 FOR SHARE
-		) THEN true ELSE todo_stale() END`
+		) AND $4 > clock_timestamp() THEN true ELSE todo_stale() END`
 	lockOneCounted = `
-		SELECT CASE WHEN $4 > clock_timestamp() AND $3 = (
+		SELECT CASE WHEN $3 = (
 			SELECT a.version FROM endpoint_authority a WHERE a.owner = $1 AND a.id = $2 LIMIT 1 FOR NO KEY UPDATE
-		) THEN true ELSE todo_stale() END`
+		) AND $4 > clock_timestamp() THEN true ELSE todo_stale() END`
 	lockMany        = lockManyHead + `FOR SHARE` + lockManyTail
 	lockManyCounted = lockManyHead + `FOR NO KEY UPDATE` + lockManyTail
 	lockManyHead    = `
@@ -87,9 +87,9 @@ const (
 // no younger snapshot than its own: the rows that it changes are compared again after
 // they are locked. As a sub-select of its own it would cost half as much again.
 func guarded(n int) string {
-	return fmt.Sprintf(` AND CASE WHEN $%[3]d::timestamptz > clock_timestamp() AND $%[2]d::bigint = (
+	return fmt.Sprintf(` AND CASE WHEN $%[2]d::bigint = (
 			SELECT a.version FROM endpoint_authority a WHERE a.owner = $1 AND a.id = $%[1]d::uuid LIMIT 1 FOR SHARE
-		) THEN true ELSE todo_stale() END`, n, n+1, n+2)
+		) AND $%[3]d::timestamptz > clock_timestamp() THEN true ELSE todo_stale() END`, n, n+1, n+2)
 }
 
 // guards are the arguments of a guarded statement.

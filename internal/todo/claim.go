@@ -209,9 +209,17 @@ func (s *Store) take(ctx context.Context, w *work, claimID string) ([]Claimed, e
 	}
 	if d := w.demand; d.id == uuid.Nil && s.lanes.quiet(w.auth.owner, d.queues) {
 		// A claim that takes nothing commits all the same, since it holds its caller's
-		// row. Where there was nothing the last time it is cheaper to ask first.
-		if some, err := s.glance(ctx, w.auth, d.queues); err != nil || !some {
-			return []Claimed{}, err
+		// row. Where there was nothing the last time it is cheaper to ask first; but many
+		// at once are served better by one batch, which shares its looks and has a bound
+		// for each owner.
+		select {
+		case s.glances <- struct{}{}:
+			some, err := s.glance(ctx, w.auth, d.queues)
+			<-s.glances
+			if err != nil || !some {
+				return []Claimed{}, err
+			}
+		default:
 		}
 	}
 	if err := s.do(ctx, w); err != nil {
@@ -219,8 +227,8 @@ func (s *Store) take(ctx context.Context, w *work, claimID string) ([]Claimed, e
 	}
 	for try := 0; len(w.demand.taken) == 0 && try < 4; try++ {
 		if w.demand.full {
-			// Of several queues the next are chosen before they are locked, so one may
-			// find only what others are just taking.
+			// One may find only what others have locked: of several queues the next are
+			// chosen before they are locked, and a claim of many leaves what is too heavy.
 			if more, err := s.moreReady(ctx, w.demand); err != nil || !more {
 				break
 			}

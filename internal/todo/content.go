@@ -51,6 +51,17 @@ func (c *contents) add(m *creation) {
 	c.now[m.id] = x
 }
 
+// forget lets go of what was not created after all.
+func (c *contents) forget(id uuid.UUID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if x := c.now[id]; x != nil {
+		c.bytes -= x.size()
+		delete(c.now, id)
+	}
+	delete(c.old, id)
+}
+
 // get returns the content of a claimed todo, nil when it is not known, and learns from
 // it whether claims can rely upon it.
 func (c *contents) get(id uuid.UUID) *content {

@@ -34,9 +34,10 @@ func (p place) before(q place) bool {
 	return bytes.Compare(p.id[:], q.id[:]) < 0
 }
 
-// markLife is how long a mark is believed, unless a look from the front takes so long
-// that it may not be a part of markShare of all time. What another process makes ready
-// before it is claimed too late by this at most; usually its hint takes the mark away.
+// markLife is how long a mark is believed, unless looks from the front take so long
+// that they may be only one part in markShare of all time. What another process makes
+// ready before it is claimed too late by this at most; where a call waits here for the
+// queue, the other's hint takes the mark away.
 const (
 	markLife    = time.Second
 	longestLife = 10 * time.Second
@@ -75,6 +76,7 @@ type mark struct {
 	at    place
 	since time.Time
 	life  time.Duration
+	cost  time.Duration      // of the last look from the front
 	moves int                // looks that took something, and times that something was made ready
 	quiet bool               // a full look found nothing, and nothing was made ready since
 	looks map[*look]struct{} // on their way
@@ -230,7 +232,10 @@ func (k *looks) end(committed bool) {
 			continue
 		}
 		if x.fresh {
-			m.life = min(max(markLife, markShare*time.Since(k.began)), longestLife)
+			// Of two, since one may have waited for a lock or the disk.
+			cost := time.Since(k.began)
+			m.life = min(max(markLife, markShare*min(cost, m.cost)), longestLife)
+			m.cost = cost
 		}
 		if x.last == front {
 			m.quiet = m.quiet || x.full && !x.other

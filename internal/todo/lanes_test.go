@@ -2,6 +2,8 @@ package todo
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,9 +97,11 @@ func TestLanes_AMarkLivesLongerWhereALookFromTheFrontIsDear(t *testing.T) {
 	first, _ := lookAt(l, n, false)
 	first.end(true)
 	require.Equal(t, markLife, life(0))
+	require.Equal(t, markLife, life(100*time.Millisecond), "one may have waited for a lock")
 	dear := life(100 * time.Millisecond)
 	require.GreaterOrEqual(t, dear, 5*time.Second)
 	require.Less(t, dear, longestLife)
+	life(time.Minute)
 	require.Equal(t, longestLife, life(time.Minute))
 	require.Equal(t, markLife, life(0), "and no longer than it is")
 }
@@ -117,4 +121,86 @@ func TestContents_KnownBeforeTheCreatorIsTold(t *testing.T) {
 	require.True(t, committed)
 	require.NotNil(t, k.store.known.get(m.id))
 	require.True(t, k.store.known.warm())
+}
+
+// TestContents_WhatIsNotCreatedIsForgotten: who may create nothing does not push out
+// what others have created.
+func TestContents_WhatIsNotCreatedIsForgotten(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	k := newKit(t)
+	k.create("one")
+	limits := wide()
+	limits.PerHour = 1
+	friend := k.friend(limits, "reviews")
+	sizes := func() [2]int {
+		k.store.known.mu.Lock()
+		defer k.store.known.mu.Unlock()
+		return [2]int{len(k.store.known.now) + len(k.store.known.old), k.store.known.bytes}
+	}
+	create := func(keys ...string) {
+		var items []New
+		for _, key := range keys {
+			items = append(items, New{Queue: "reviews", Title: "t", Body: strings.Repeat("x", 60_000), IdempotencyKey: key})
+		}
+		_, err := k.store.Create(ctx, friend, items)
+		require.NoError(t, err)
+	}
+	create("mine")
+	before := sizes()
+	require.Equal(t, 2, before[0])
+	create("mine")
+	create("not allowed")
+	var many []string
+	for i := range 100 { // more than is kept at once
+		many = append(many, fmt.Sprint(i))
+	}
+	create(many...)
+	require.Equal(t, before, sizes())
+	require.True(t, k.store.known.warm())
+}
+
+// TestClaim_ManyAtOnceDoNotGlance: a glance has no bound for each owner, so only a few
+// are on their way, and the others are served by a batch.
+func TestClaim_ManyAtOnceDoNotGlance(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	k := newKit(t)
+	require.Empty(t, k.claim(1))
+	require.True(t, k.store.lanes.quiet(k.owner, []string{"reviews"}))
+	for range cap(k.store.glances) {
+		k.store.glances <- struct{}{}
+	}
+	before, _, _ := k.store.batch.Stats()
+	require.Empty(t, k.claim(1))
+	after, _, _ := k.store.batch.Stats()
+	require.Greater(t, after, before)
+	for range cap(k.store.glances) {
+		<-k.store.glances
+	}
+	require.Empty(t, k.claim(1))
+	last, _, _ := k.store.batch.Stats()
+	require.Equal(t, after, last, "alone it only asks")
+	id := k.create("one").TodoID
+	got, err := k.store.ClaimNext(ctx, k.work, ClaimNext{})
+	require.NoError(t, err)
+	require.Equal(t, id, got[0].TodoID)
+}
+
+// TestClaim_WhatOthersHaveLockedIsNotNothing: a claim of many locks more than it takes,
+// so a look that finds only locked todos does not say that there are none.
+func TestClaim_WhatOthersHaveLockedIsNotNothing(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	k := newKit(t)
+	k.create("one")
+	tx, err := k.pool.Begin(ctx)
+	require.NoError(t, err)
+	defer tx.Rollback(ctx)
+	_, err = tx.Exec(ctx, `SELECT FROM todo_live WHERE owner = $1 FOR UPDATE`, k.owner)
+	require.NoError(t, err)
+	auth := authorityOf(k.work)
+	more, err := k.store.moreReady(ctx, &demand{auth: &auth, queues: []string{"reviews"}})
+	require.NoError(t, err)
+	require.True(t, more)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -239,6 +240,14 @@ func (s *Store) readContents(ctx context.Context, owner uuid.UUID, taken []Claim
 // complement reads what claimed todos bring along from before. The lease is
 // committed by now, and what came before it does not change.
 func (s *Store) complement(ctx context.Context, owner uuid.UUID, taken []Claimed) ([]Claimed, error) {
+	if !slices.ContainsFunc(taken, func(c Claimed) bool { return c.bare || c.more }) {
+		if taken == nil {
+			taken = []Claimed{}
+		}
+		return taken, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, transactionTime)
+	defer cancel()
 	if err := s.readContents(ctx, owner, taken); err != nil {
 		return nil, err
 	}
@@ -249,9 +258,6 @@ func (s *Store) complement(ctx context.Context, owner uuid.UUID, taken []Claimed
 		}
 	}
 	if len(ids) == 0 {
-		if taken == nil {
-			taken = []Claimed{}
-		}
 		return taken, nil
 	}
 	exchanges, err := readExchanges(ctx, s.pool, owner, ids)

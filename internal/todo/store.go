@@ -36,6 +36,7 @@ type Store struct {
 	wake    *postgres.Wake
 	hub     *hub
 	lanes   *lanes
+	glances chan struct{} // holds those on their way
 	known   *contents
 	log     *slog.Logger
 	o       Options
@@ -59,7 +60,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, wake *postgres.Wake, o Option
 	if o.ReapEvery == 0 {
 		o.ReapEvery = time.Second
 	}
-	s := &Store{pool: pool, wake: wake, lanes: newLanes(), known: newContents(), log: o.Logger, o: o}
+	s := &Store{pool: pool, wake: wake, lanes: newLanes(), glances: make(chan struct{}, 2), known: newContents(), log: o.Logger, o: o}
 	writers, err := writerPool(ctx, pool, int32(max(o.Workers, o.Direct)+2))
 	if err != nil {
 		return nil, err

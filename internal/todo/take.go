@@ -486,6 +486,8 @@ func scanTaken(rows pgx.Rows, known *contents) (taken, error) {
 // glance reports whether there may be something to claim in the queues, without taking
 // or settling anything, and that the caller's authority holds; endpoint.ErrStale.
 func (s *Store) glance(ctx context.Context, a authority, queues []string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, transactionTime)
+	defer cancel()
 	var holds, some bool
 	err := s.pool.QueryRow(ctx, `
 		SELECT i.ok, EXISTS (
@@ -512,9 +514,11 @@ func (s *Store) glance(ctx context.Context, a authority, queues []string) (bool,
 
 // moreReady reports whether something is ready in the queues.
 func (s *Store) moreReady(ctx context.Context, d *demand) (bool, error) {
-	if len(d.queues) < 2 || d.id != uuid.Nil {
+	if d.id != uuid.Nil {
 		return false, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, transactionTime)
+	defer cancel()
 	var more bool
 	err := s.pool.QueryRow(ctx, `
 		SELECT EXISTS (

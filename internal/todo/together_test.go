@@ -109,6 +109,48 @@ func TestTogether_AnExpiredCallerIsStale(t *testing.T) {
 	require.ErrorIs(t, err, endpoint.ErrStale)
 }
 
+// TestTogether_TheClockIsReadAfterTheWaitForTheCaller: who waits for its own row until
+// its authority has ended is stale.
+func TestTogether_TheClockIsReadAfterTheWaitForTheCaller(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	k := newKit(t)
+	k.create("one")
+	k.create("two")
+	held := k.next()
+	for name, op := range map[string]func(endpoint.Caller) error{
+		"heartbeat": func(c endpoint.Caller) error {
+			_, err := k.store.Heartbeat(ctx, c, []Beat{{TodoID: held.TodoID, LeaseToken: held.LeaseToken}})
+			return err
+		},
+		"claim": func(c endpoint.Caller) error {
+			_, err := k.store.ClaimNext(ctx, c, ClaimNext{Queues: []string{"reviews"}})
+			return err
+		},
+		"claim of several": func(c endpoint.Caller) error { _, err := k.store.ClaimNext(ctx, c, ClaimNext{}); return err },
+		"create": func(c endpoint.Caller) error {
+			_, err := k.store.Create(ctx, c, []New{{Queue: "reviews", Title: "t", IdempotencyKey: "x"}})
+			return err
+		},
+	} {
+		c := k.work
+		if name == "create" {
+			c = k.peer
+		}
+		tx, err := k.pool.Begin(ctx)
+		require.NoError(t, err)
+		_, err = tx.Exec(ctx, `SELECT FROM stand_in WHERE owner = $1 AND id = $2 FOR UPDATE`, c.Endpoint.Owner, c.Endpoint.ID)
+		require.NoError(t, err)
+		c.Until = time.Now().Add(2 * time.Second)
+		done := make(chan error, 1)
+		go func() { done <- op(c) }()
+		k.waitingOn(1)
+		require.Eventually(t, func() bool { return time.Now().After(c.Until) }, 5*time.Second, 10*time.Millisecond)
+		require.NoError(t, tx.Rollback(ctx))
+		require.ErrorIs(t, <-done, endpoint.ErrStale, name)
+	}
+}
+
 // inParallel runs f n times at once and waits.
 func inParallel(n int, f func(i int)) {
 	var wg sync.WaitGroup

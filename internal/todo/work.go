@@ -210,7 +210,7 @@ func (s *Store) carryOut(ctx context.Context, r *round, lockFirst bool) (committ
 		return false, fmt.Errorf("carry out a batch of todos: %w", err)
 	}
 	if r.single && !r.acted() {
-		return true, nil // the caller's authority was not looked at: once more, under its lock
+		return false, nil // the caller's authority was not looked at: once more, under its lock
 	}
 	return true, s.explain(ctx, conn, r)
 }
@@ -259,9 +259,14 @@ func (s *Store) explain(ctx context.Context, conn *pgxpool.Conn, r *round) error
 }
 
 // remember keeps the contents of what is to be created: a guest may get it in this
-// transaction, and others may claim it before its creator is told.
+// transaction, and others may claim it before its creator is told. What then is not
+// created is forgotten, and not so much is kept at once that it pushes out the rest.
 func (s *Store) remember(r *round) {
+	bytes := 0
 	for _, c := range r.creates {
+		if bytes += len(c.body) + textSize(c.payload); bytes > contentBytes/8 {
+			return
+		}
 		if !c.known {
 			c.known = true
 			s.known.add(c)
@@ -281,6 +286,12 @@ func (s *Store) announce(works []*work) {
 
 func (s *Store) announceOne(w *work) {
 	for _, c := range w.creates {
+		switch {
+		case c.known && !c.fresh:
+			s.known.forget(c.id)
+		case c.fresh && !c.known:
+			s.known.add(c)
+		}
 		if !c.fresh || c.notBefore != nil {
 			continue
 		}
