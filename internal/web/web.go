@@ -7,8 +7,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -127,6 +129,9 @@ func (s *site) page(pattern string, need access, handle func(*visit) error) {
 		v := &visit{site: s, w: w, r: r}
 		err := v.enter(need)
 		if err == nil {
+			err = v.legible()
+		}
+		if err == nil {
 			err = handle(v)
 		}
 		if err != nil && !errors.Is(err, errAnswered) {
@@ -169,6 +174,23 @@ func (v *visit) enter(need access) error {
 	}
 	return nil
 }
+
+// legible refuses an address with what the database could not even compare: text
+// with a NUL or that is no UTF-8. A path with it leads nowhere. What is wrong in a
+// form is said beside its field.
+func (v *visit) legible() error {
+	if !storable(v.r.URL.Path) {
+		return errNoPage
+	}
+	for name, values := range v.r.URL.Query() {
+		if slices.ContainsFunc(append(values, name), func(text string) bool { return !storable(text) }) {
+			return refusal.New(refusal.InvalidArgument, "This address has characters that are no text.")
+		}
+	}
+	return nil
+}
+
+func storable(text string) bool { return utf8.ValidString(text) && strings.IndexByte(text, 0) < 0 }
 
 // fragment reports whether a script of ours asks for a part of a page.
 func (v *visit) fragment() bool { return v.r.Header.Get("HX-Request") == "true" }
