@@ -183,7 +183,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 	api := rest.New(rest.Deps{
 		PublicURL: c.PublicURL, Version: version, Pool: s.pool, Humans: humans, Personas: personas, Endpoints: endpoints, Friends: friends,
 		Todos: todos, Activity: events, Directory: directory, Log: s.log,
-		SessionToken: humans.TokenFromRequest, Requester: bearer, ClientAddress: address,
+		Icon: web.Icon(), SessionToken: humans.TokenFromRequest, Requester: bearer, ClientAddress: address,
 	})
 	for _, path := range []string{"/v1/", "/openapi.json", "/openapi.yaml", "/docs"} {
 		mux.Handle(path, api)

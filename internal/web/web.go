@@ -50,6 +50,7 @@ func New(d Deps) http.Handler {
 
 func (s *site) routes() {
 	s.mux.HandleFunc("GET /assets/{file...}", s.asset)
+	s.mux.HandleFunc("GET /favicon.ico", s.icon)
 	s.page("GET /{$}", anyone, (*visit).home)
 	s.page("GET /login", anyone, (*visit).login)
 	s.page("GET /login/callback", anyone, (*visit).issuerAnswer)
