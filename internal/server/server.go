@@ -191,7 +191,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 	published(mux)
 	mux.Handle("/", web.New(web.Deps{
 		PublicURL: c.PublicURL, Humans: humans, Friends: friends, SignIns: friends, Todos: todos, Endpoints: endpoints, Personas: personas,
-		Activity: events, Issuers: issuers, Notices: notices, Wake: s.wake, Log: s.log,
+		Activity: events, Issuers: issuers, Notices: notices, Wake: s.wake, ClientAddress: address, Log: s.log,
 	}))
 	if c.Dev {
 		mux.HandleFunc("GET /readyz", s.ready)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"switchboard/internal/address"
 	"switchboard/internal/human"
 	"switchboard/internal/refusal"
 )
@@ -28,6 +30,8 @@ type site struct {
 	assets assets
 	mux    *http.ServeMux
 	live   *live
+
+	mailOffs *address.Limit
 }
 
 // New returns the pages, to be mounted at "/". What it does not know is 404.
@@ -38,7 +42,13 @@ func New(d Deps) http.Handler {
 	if d.PollEvery == 0 {
 		d.PollEvery = 2 * time.Second
 	}
-	s := &site{Deps: d, mux: http.NewServeMux(), assets: loadAssets()}
+	if d.ClientAddress == nil {
+		d.ClientAddress = func(r *http.Request) netip.Addr {
+			at, _ := netip.ParseAddrPort(r.RemoteAddr)
+			return at.Addr()
+		}
+	}
+	s := &site{Deps: d, mux: http.NewServeMux(), assets: loadAssets(), mailOffs: address.NewLimit(mailOffMost)}
 	s.live = newLive(s)
 	s.pages = loadPages(s.functions())
 	s.routes()
@@ -55,6 +65,8 @@ func (s *site) routes() {
 	s.page("GET /login", anyone, (*visit).login)
 	s.page("GET /login/callback", anyone, (*visit).issuerAnswer)
 	s.page("POST /logout", anyone, (*visit).logout)
+	s.page("GET /notifications/off", anyone, (*visit).mailOffPage)
+	s.page("POST /notifications/off", anyone, (*visit).mailOff)
 	s.friendSignInRoutes()
 	s.programSignInRoutes()
 
