@@ -22,6 +22,7 @@ import (
 type account struct {
 	URL   string `json:"url"`
 	Token string `json:"token"`
+	Name  string `json:"name,omitempty"` // what the settings call the token, where login made it
 }
 
 func accountFile() (string, error) {

@@ -39,7 +39,7 @@ func newMigrateCommand() *cobra.Command {
 				}
 			}
 			if database == "" {
-				return errors.New("give --database-url or --config, or set SWITCHBOARD_DATABASE_URL")
+				return usageError{errors.New("give --database-url or --config, or set SWITCHBOARD_DATABASE_URL")}
 			}
 			if err := postgres.Migrate(c.Context(), database); err != nil {
 				return err

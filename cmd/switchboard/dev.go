@@ -52,7 +52,7 @@ func runDev(c *cobra.Command, o devOptions) (err error) {
 	ctx := c.Context()
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
-		return fmt.Errorf("--log: %w", err)
+		return usageError{fmt.Errorf("--log: %w", err)}
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	dir, err := filepath.Abs(o.dir)
@@ -120,6 +120,9 @@ func (o devOptions) checkListeners(ctx context.Context) error {
 	}
 	var errs []error
 	for _, w := range wanted {
+		if _, _, err := net.SplitHostPort(w.address); err != nil {
+			return usageError{fmt.Errorf("%s: %w", w.flag, err)}
+		}
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp", w.address)
 		if err == nil {
 			err = l.Close()

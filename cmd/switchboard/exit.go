@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -47,15 +49,21 @@ func exitStatus(err error) exitError {
 	return exitRefused
 }
 
-// tellUsage has every command's own judgement of its arguments count as usage.
+// tellUsage has every command's own judgement of its arguments and of its flags
+// together count as usage. The library judges flags that exclude or need one another
+// later, where what it says cannot be told from what the command itself says.
 func tellUsage(c *cobra.Command) {
-	if judge := c.Args; judge != nil {
-		c.Args = func(c *cobra.Command, args []string) error {
+	judge := c.Args
+	c.Args = func(c *cobra.Command, args []string) error {
+		if judge != nil {
 			if err := judge(c, args); err != nil {
 				return usageError{err}
 			}
-			return nil
 		}
+		if err := cmp.Or(c.ValidateRequiredFlags(), c.ValidateFlagGroups()); err != nil {
+			return usageError{fmt.Errorf("%w; see: %s --help", err, c.CommandPath())}
+		}
+		return nil
 	}
 	for _, sub := range c.Commands() {
 		tellUsage(sub)

@@ -82,6 +82,13 @@ func (f *friendRequestFlags) run(c *cobra.Command, target string) error {
 	if err := checkClient(f.client); err != nil {
 		return err
 	}
+	if f.method != "" && f.method != provenance.MethodOIDCNonce && f.method != provenance.MethodSignIn {
+		return usageError{fmt.Errorf("--method %q is unknown; there are %s and %s", f.method, provenance.MethodOIDCNonce, provenance.MethodSignIn)}
+	}
+	limits, err := limitsOf(f.limits)
+	if err != nil {
+		return err
+	}
 	store, err := requester.Open(f.state)
 	if err != nil {
 		return err
@@ -91,10 +98,6 @@ func (f *friendRequestFlags) run(c *cobra.Command, target string) error {
 	}
 	q := requester.New(0)
 	card, err := q.Find(ctx, target)
-	if err != nil {
-		return err
-	}
-	limits, err := limitsOf(f.limits)
 	if err != nil {
 		return err
 	}
@@ -112,6 +115,9 @@ func (f *friendRequestFlags) run(c *cobra.Command, target string) error {
 		ask.Scope.Verbs = append(ask.Scope.Verbs, scope.Verb(v))
 	}
 	if ask, err = ask.Prepare(); err != nil {
+		if errors.Is(err, requester.ErrUnsaid) {
+			return usageError{err}
+		}
 		return err
 	}
 	showAsk(stderr, ask)
@@ -245,7 +251,7 @@ func limitsOf(given map[string]int64) (scope.Partial, error) {
 	d := json.NewDecoder(strings.NewReader(string(b)))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&p); err != nil {
-		return p, fmt.Errorf("--limit: %w", err)
+		return p, usageError{fmt.Errorf("--limit: %w", err)}
 	}
 	return p, nil
 }

@@ -29,7 +29,7 @@ func newFriendCallCommand(shared *friendFlags) *cobra.Command {
 			if len(args) == 2 {
 				var object map[string]json.RawMessage
 				if err := json.Unmarshal([]byte(args[1]), &object); err != nil || object == nil {
-					return errors.New(`the arguments are no JSON object such as '{"queue":"reviews"}'`)
+					return usageError{errors.New(`the arguments are no JSON object such as '{"queue":"reviews"}'`)}
 				}
 				arguments = json.RawMessage(args[1])
 			}

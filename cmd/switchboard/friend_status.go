@@ -269,5 +269,5 @@ func checkClient(name string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("--client %q is unknown; there are %s", name, strings.Join(clientNames(), ", "))
+	return usageError{fmt.Errorf("--client %q is unknown; there are %s", name, strings.Join(clientNames(), ", "))}
 }

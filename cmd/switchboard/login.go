@@ -35,20 +35,20 @@ func newLoginCommand() *cobra.Command {
 		Long: `Opens a page of your instance, where you confirm that this program gets an API token, and keeps the token in a private file. It may
 read, narrow, pause, revoke and decline. Approving, vending and resuming always happen in the browser.
 
-With a browser on another machine, copy the address there, confirm, and paste here the address at which the browser ended.`,
+With a browser on another machine, copy the address there, confirm, and paste here the address at which the browser ended. To undo it: switchboard logout.`,
 		Example: "  switchboard login https://todo.example\n  switchboard login https://todo.example --token-stdin <token.txt",
 		Args:    oneArgument("the URL of your instance"),
 		RunE: func(c *cobra.Command, args []string) error {
 			instance, err := instanceURL(args[0])
 			if err != nil {
-				return err
+				return usageError{err}
 			}
 			a := account{URL: instance}
 			if f.tokenStdin {
 				if _, err := fmt.Fscanln(c.InOrStdin(), &a.Token); err != nil {
 					return errors.New("no token on standard input; make one in " + instance + "/settings")
 				}
-			} else if a.Token, err = f.inBrowser(c, instance); err != nil {
+			} else if a, err = f.inBrowser(c, instance); err != nil {
 				return err
 			}
 			name, err := a.keep(c.Context())
@@ -69,7 +69,7 @@ With a browser on another machine, copy the address there, confirm, and paste he
 
 // inBrowser has the human confirm on a page of the instance, and redeems the
 // code that comes back for the token.
-func (f loginFlags) inBrowser(c *cobra.Command, instance string) (token string, err error) {
+func (f loginFlags) inBrowser(c *cobra.Command, instance string) (account, error) {
 	ctx, cancel := context.WithTimeout(c.Context(), loginWithin)
 	defer cancel()
 	stderr := c.ErrOrStderr()
@@ -105,21 +105,21 @@ func (f loginFlags) inBrowser(c *cobra.Command, instance string) (token string, 
 	code, redirect, err := requester.InBrowser(ctx, instance, page, show, typed, func() { fmt.Fprintln(stderr, "That is not the address of an answer to this sign-in.") })
 	switch {
 	case errors.Is(err, requester.ErrSaidNo):
-		return "", errors.New("you said no in the browser; nothing was kept")
+		return account{}, errors.New("you said no in the browser; nothing was kept")
 	case errors.Is(err, context.DeadlineExceeded):
-		return "", fmt.Errorf("nobody confirmed within %s; run it again, or make a token at %s/settings and give it with --token-stdin", loginWithin, instance)
+		return account{}, fmt.Errorf("nobody confirmed within %s; run it again, or make a token at %s/settings and give it with --token-stdin", loginWithin, instance)
 	case err != nil:
-		return "", err
+		return account{}, err
 	}
 	b, err := account{URL: instance}.do(ctx, http.MethodPost, "/v1/program-sign-in", map[string]any{"code": code, "code_verifier": verifier, "redirect_uri": redirect})
 	if err != nil {
-		return "", err
+		return account{}, err
 	}
-	var made struct{ Token string }
+	var made struct{ Name, Token string }
 	if err := json.Unmarshal(b, &made); err != nil || made.Token == "" {
-		return "", fmt.Errorf("%s gave no token", instance)
+		return account{}, fmt.Errorf("%s gave no token", instance)
 	}
-	return made.Token, nil
+	return account{URL: instance, Token: made.Token, Name: made.Name}, nil
 }
 
 // lines are what a person types; it is closed at the end of r.

@@ -80,6 +80,9 @@ func TestLogin_InTheBrowser(t *testing.T) {
 	c.bob.Get("/v1/api-tokens", &tokens)
 	require.Len(t, tokens.Items, 1)
 	require.Equal(t, "bob's laptop", tokens.Items[0].Name)
+	_, told, err = c.own("", "", "logout")
+	require.NoError(t, err, told)
+	require.Contains(t, told, `"bob's laptop" at `+c.instance.URL+"/settings", "by the name that it has there")
 }
 
 func TestLogin_SaidNo(t *testing.T) {
@@ -95,4 +98,56 @@ func TestLogin_SaidNo(t *testing.T) {
 	var tokens struct{ Items []any }
 	c.bob.Get("/v1/api-tokens", &tokens)
 	require.Empty(t, tokens.Items)
+}
+
+// TestLogout_ForgetsHereAndSaysWhatItDoesNot: it ends nothing at the server, where
+// no token ends a token, and says so; it can be run again, and leaves another
+// instance's sign-in alone.
+func TestLogout_ForgetsHereAndSaysWhatItDoesNot(t *testing.T) {
+	t.Parallel()
+	c := newCommandLine(t)
+	var made struct{ Token string }
+	c.bob.Post("/v1/api-tokens", map[string]any{"name": "laptop"}, &made)
+	_, told, err := c.own("", made.Token+"\n", "login", c.instance.URL, "--token-stdin")
+	require.NoError(t, err, told)
+
+	_, told, err = c.own("", "", "logout", "https://todo.example/")
+	require.NoError(t, err, told)
+	require.Contains(t, told, "at "+c.instance.URL+", stays")
+	_, told, err = c.own("", "", "personas")
+	require.NoError(t, err, told)
+
+	out, told, err := c.own("", "", "logout", c.instance.URL+"/")
+	require.NoError(t, err, told)
+	require.Empty(t, out)
+	require.Contains(t, told, "still works")
+	require.Contains(t, told, c.instance.URL+"/settings")
+	require.NoFileExists(t, filepath.Join(c.state, "switchboard", "account.json"))
+	_, told, err = c.own("", "", "personas")
+	require.Error(t, err)
+	require.Contains(t, told, "not signed in")
+	require.Equal(t, http.StatusOK, c.instance.Stranger(t, made.Token).Do(http.MethodGet, "/v1/me", nil).Status, "as it said")
+
+	_, told, err = c.own("", "", "logout")
+	require.NoError(t, err, told)
+	require.Contains(t, told, "No sign-in is kept here")
+	_, told, err = c.own(made.Token, "", "logout")
+	require.NoError(t, err, told)
+	require.Contains(t, told, "SWITCHBOARD_TOKEN", "what it cannot forget")
+}
+
+// TestLogout_ForgetsWhatIsDamaged: who cannot sign in must be able to sign out.
+func TestLogout_ForgetsWhatIsDamaged(t *testing.T) {
+	t.Parallel()
+	c := &commandLine{t: t, state: t.TempDir()}
+	path := filepath.Join(c.state, "switchboard", "account.json")
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
+	_, told, err := c.own("", "", "logout", "https://todo.example")
+	require.Error(t, err, "it may be another's")
+	require.Contains(t, told, "damaged")
+	require.FileExists(t, path)
+	_, told, err = c.own("", "", "logout")
+	require.NoError(t, err, told)
+	require.NoFileExists(t, path)
 }

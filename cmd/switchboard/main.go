@@ -18,7 +18,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := newRootCommand().ExecuteContext(ctx)
+	err := execute(ctx, newRootCommand())
 	stop()
 	if err == nil {
 		return
@@ -59,9 +59,18 @@ Look after your own:    switchboard login <instance>, then inbox, grants, todos,
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see: %s --help", err, c.CommandPath())}
 	})
+	return root
+}
+
+// execute runs what the command line asks for; what is wrong with that line is a
+// usageError.
+func execute(ctx context.Context, root *cobra.Command) error {
+	// The library would add these two itself, after we have looked through them all.
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	refuseUnknown(root)
 	tellUsage(root)
-	return root
+	return root.ExecuteContext(ctx)
 }
 
 // refuseUnknown has a command that holds others refuse a name that is none of
@@ -73,19 +82,33 @@ func refuseUnknown(c *cobra.Command) {
 			if len(args) == 0 {
 				return nil
 			}
-			meant := ""
-			if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-				meant = "; did you mean " + strings.Join(near, " or ") + "?"
-			}
-			return fmt.Errorf("there is no command %q%s; see: %s --help", c.CommandPath()+" "+args[0], meant, c.CommandPath())
+			return noCommand(c, args[0])
 		}
 		if !c.Runnable() {
 			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 		}
 	}
+	if c.Name() == "help" {
+		c.Args = func(c *cobra.Command, args []string) error {
+			about, rest, err := c.Root().Find(args)
+			if err != nil || len(rest) == 0 {
+				return err
+			}
+			return noCommand(about, rest[0])
+		}
+	}
 	for _, sub := range c.Commands() {
 		refuseUnknown(sub)
 	}
+}
+
+// noCommand says that there is no such command below c, and what may be meant.
+func noCommand(c *cobra.Command, name string) error {
+	meant := ""
+	if near := c.SuggestionsFor(name); len(near) > 0 {
+		meant = "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return fmt.Errorf("there is no command %q%s; see: %s --help", c.CommandPath()+" "+name, meant, c.CommandPath())
 }
 
 // version is the module's version, or the commit it was built from.

@@ -248,7 +248,7 @@ func newOwnCommands() []*cobra.Command {
 	endpoints.AddCommand(showCommand("endpoints", "One endpoint", "/v1/endpoints", endpointRows()...),
 		actCommand("endpoints", "pause", "Pause a home endpoint", "/v1/endpoints", nothing),
 		actCommand("endpoints", "revoke", "Revoke a home endpoint, for good", "/v1/endpoints", nothing))
-	return []*cobra.Command{newLoginCommand(), inbox, approve, decline, grants, todos, personas, endpoints}
+	return []*cobra.Command{newLoginCommand(), newLogoutCommand(), inbox, approve, decline, grants, todos, personas, endpoints}
 }
 
 // newNarrowCommand leaves what is not named as it is.

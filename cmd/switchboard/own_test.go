@@ -145,7 +145,7 @@ func TestManAndCompletionCoverEveryCommand(t *testing.T) {
 	dir := t.TempDir()
 	root := newRootCommand()
 	root.SetArgs([]string{"man", dir})
-	require.NoError(t, root.ExecuteContext(t.Context()))
+	require.NoError(t, execute(t.Context(), root))
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
 		if c.Hidden || !c.IsAvailableCommand() && c.HasParent() {
@@ -168,7 +168,7 @@ func TestManAndCompletionCoverEveryCommand(t *testing.T) {
 		root, out := newRootCommand(), &bytes.Buffer{}
 		root.SetOut(out)
 		root.SetArgs([]string{"completion", shell})
-		require.NoError(t, root.ExecuteContext(t.Context()), shell)
+		require.NoError(t, execute(t.Context(), root), shell)
 		require.Contains(t, out.String(), "switchboard", shell)
 	}
 }

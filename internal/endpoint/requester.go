@@ -3,6 +3,8 @@ package endpoint
 import (
 	"context"
 	"fmt"
+
+	"switchboard/internal/scope"
 )
 
 // Requester is who an A2A bearer speaks for at one persona: a key, or an
@@ -17,7 +19,7 @@ type Requester struct {
 // AuthenticateRequester resolves a bearer for the A2A resource of persona slug;
 // refusal.Unauthenticated otherwise.
 func (s *Store) AuthenticateRequester(ctx context.Context, slug, bearer string) (Requester, error) {
-	if !plausible(bearer, accessPrefix) {
+	if !plausible(bearer, accessPrefix) || !scope.QueueName(slug) { // no persona has such a slug
 		return Requester{}, errBearer
 	}
 	r := Requester{Persona: slug}

@@ -217,6 +217,17 @@ func (s *Store) Update(ctx context.Context, id uuid.UUID, name *string, n *Notif
 	return h, found(err, "update human")
 }
 
+// MailOff switches a human's e-mail off; who has none on, or is gone, stays as they are.
+func (s *Store) MailOff(ctx context.Context, id uuid.UUID) error {
+	_, err := s.pool.Exec(ctx, `
+		UPDATE human SET notifications = jsonb_set(notifications, '{email}', 'false'), version = version + 1
+		WHERE id = $1 AND notifications @> '{"email": true}'`, id)
+	if err != nil {
+		return fmt.Errorf("switch e-mail off: %w", err)
+	}
+	return nil
+}
+
 func (s *Store) checkNotifications(n Notifications) error {
 	if n.Digest != "" && n.Digest != "daily" {
 		return refusal.Invalid("notifications.digest", `digest must be "" or "daily"`)

@@ -503,3 +503,24 @@ func TestCookie(t *testing.T) {
 	require.Regexp(t, `^__Host-sb_session_[0-9a-f]{8}$`, human.CookieName("https://switchboard.example"))
 	require.WithinDuration(t, time.Now().Add(human.SessionLife), time.Now().Add(time.Duration(c.MaxAge)*time.Second), time.Minute)
 }
+
+// TestMailOff_LeavesEverythingElse: it may come from a mail program while the person
+// has the settings open, so that it counts as a change and is no more than one.
+func TestMailOff_LeavesEverythingElse(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "*")
+	token, err := b.signIn(t, "alice")
+	require.NoError(t, err)
+	s, err := b.store.Authenticate(t.Context(), token)
+	require.NoError(t, err)
+	was, err := b.store.Update(t.Context(), s.Human.ID, nil, &human.Notifications{Email: true, Webhook: "https://hooks.example/x", Digest: "daily"}, nil)
+	require.NoError(t, err)
+	require.NoError(t, b.store.MailOff(t.Context(), uuid.New()))
+	for range 2 {
+		require.NoError(t, b.store.MailOff(t.Context(), was.ID))
+		h, err := b.store.Get(t.Context(), was.ID)
+		require.NoError(t, err)
+		require.Equal(t, human.Notifications{Webhook: "https://hooks.example/x", Digest: "daily"}, h.Notifications)
+		require.Equal(t, was.Version+1, h.Version)
+	}
+}

@@ -124,7 +124,7 @@ func (s *Store) delivery(ctx context.Context, a deliverArgs) (n notification, ou
 // it.
 func (s *Store) send(ctx context.Context, h human.Human, c channel, address string, m message) error {
 	if c.account() == email {
-		return s.mail.send(ctx, s.envelope(m, address))
+		return s.mail.send(ctx, s.envelope(m, h.ID, address))
 	}
 	return s.post(ctx, h.ID, address, m)
 }

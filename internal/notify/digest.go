@@ -164,5 +164,5 @@ func (s *Store) digest(a digestArgs, to string, parts []message) envelope {
 	if len(parts) > digestMost {
 		l.Parts, l.More = parts[:digestMost], len(parts)-digestMost
 	}
-	return s.write(envelope{To: to, ID: s.messageID(named("digest", a.Human, a.Day)), At: parts[len(parts)-1].At, Subject: heading}, l)
+	return s.write(a.Human, envelope{To: to, ID: s.messageID(named("digest", a.Human, a.Day)), At: parts[len(parts)-1].At, Subject: heading}, l)
 }

@@ -53,6 +53,11 @@ func (p *people) ByIdentity(_ context.Context, identity []byte) (human.Human, er
 	return p.find(func(h human.Human) bool { return string(h.Identity) == string(identity) })
 }
 
+func (p *people) MailOff(_ context.Context, id uuid.UUID) error {
+	p.change(id, func(h *human.Human) { h.Notifications.Email = false })
+	return nil
+}
+
 func (p *people) find(is func(human.Human) bool) (human.Human, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

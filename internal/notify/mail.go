@@ -20,7 +20,8 @@ type envelope struct {
 	Subject string
 	Plain   string
 	HTML    string
-	Leave   string // where e-mail can be turned off
+	Leave   string // where e-mail can be turned off, signed in
+	Off     string // what a mail program posts to turn it off; "" = nothing
 	err     error
 }
 
@@ -50,15 +51,16 @@ var (
 	htmlMail  = htmltemplate.Must(htmltemplate.New("mail.html").Funcs(words).Parse(htmlText))
 )
 
-// envelope puts one message into an e-mail.
-func (s *Store) envelope(m message, to string) envelope {
-	return s.write(envelope{To: to, ID: s.messageID(m.ID), At: m.At, Subject: m.Headline}, letter{Parts: []message{m}})
+// envelope puts one message into an e-mail to a human.
+func (s *Store) envelope(m message, human uuid.UUID, to string) envelope {
+	return s.write(human, envelope{To: to, ID: s.messageID(m.ID), At: m.At, Subject: m.Headline}, letter{Parts: []message{m}})
 }
 
 func (s *Store) messageID(id uuid.UUID) string { return id.String() + "@" + s.host }
 
-// write fills in both forms of the text.
-func (s *Store) write(e envelope, l letter) envelope {
+// write fills in both forms of the text, and how the human turns e-mail off.
+func (s *Store) write(human uuid.UUID, e envelope, l letter) envelope {
+	e.Off, e.err = s.mailOffLink(human, e.To)
 	e.Leave = s.o.PublicURL + "/settings#h-notify"
 	l.Host, l.Leave = s.host, e.Leave
 	var plain, html bytes.Buffer

@@ -28,6 +28,7 @@ import (
 type Humans interface {
 	Get(ctx context.Context, id uuid.UUID) (human.Human, error)
 	ByIdentity(ctx context.Context, identity []byte) (human.Human, error)
+	MailOff(ctx context.Context, id uuid.UUID) error
 }
 
 // Friends is what this package needs of package friend, to say what a

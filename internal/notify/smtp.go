@@ -127,7 +127,11 @@ func (m *mailer) message(e envelope) (*gomail.Msg, error) {
 	msg.Subject(oneLine(e.Subject))
 	msg.SetMessageIDWithValue(e.ID)
 	msg.SetDateWithValue(e.At)
-	msg.SetListUnsubscribe(e.Leave)
+	if e.Off == "" {
+		msg.SetListUnsubscribe(e.Leave)
+	} else if err := msg.SetListUnsubscribeOneClick(e.Off); err != nil {
+		return nil, err
+	}
 	msg.SetGenHeader("Auto-Submitted", "auto-generated") // RFC 3834: no out-of-office notes
 	msg.SetBodyString(gomail.TypeTextPlain, e.Plain)
 	msg.AddAlternativeString(gomail.TypeTextHTML, e.HTML)

@@ -31,6 +31,9 @@ type Ask struct {
 	Issuer     Issuer // for oidc-nonce: one of the card's
 }
 
+// ErrUnsaid is an ask without what the human who decides must read.
+var ErrUnsaid = errors.New("a friend request needs the agent's name (--name) and a reason that a human will read (--reason)")
+
 // Prepare completes an ask from the card and checks it before anybody signs in:
 // the method, the issuer, and that the scope lies inside the offers. Its queues
 // and verbs may be left out where the card leaves no choice: the one queue
@@ -41,7 +44,7 @@ func (a Ask) Prepare() (Ask, error) {
 		return a, err
 	}
 	if strings.TrimSpace(a.Name) == "" || strings.TrimSpace(a.Reason) == "" {
-		return a, errors.New("a friend request needs the agent's name (--name) and a reason that a human will read (--reason)")
+		return a, ErrUnsaid
 	}
 	if a.Method == "" {
 		a.Method = provenance.MethodSignIn

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -142,6 +143,11 @@ func route[I, O any](a *api, op described, handle func(context.Context, human.Hu
 				writeProblem(w, r, err)
 				return
 			}
+			if err := legible(ctx); err != nil {
+				r, w := humago.Unwrap(ctx)
+				writeProblem(w, r, err)
+				return
+			}
 		}
 		next(ctx)
 	})
@@ -160,3 +166,19 @@ func route[I, O any](a *api, op described, handle func(context.Context, human.Hu
 		return out, nil
 	})
 }
+
+// legible refuses what the database could not even compare: text with a NUL or
+// that is no UTF-8. A path with it leads nowhere.
+func legible(ctx huma.Context) error {
+	for _, p := range ctx.Operation().Parameters {
+		switch {
+		case p.In == "path" && !storable(ctx.Param(p.Name)):
+			return notFound()
+		case p.In == "query" && !storable(ctx.Query(p.Name)):
+			return refusal.Invalid(p.Name, "%s must be UTF-8 text without NUL", p.Name)
+		}
+	}
+	return nil
+}
+
+func storable(text string) bool { return utf8.ValidString(text) && strings.IndexByte(text, 0) < 0 }

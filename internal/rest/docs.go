@@ -61,8 +61,8 @@ func (a *api) docs(w http.ResponseWriter, r *http.Request) {
 		slices.SortFunc(g, func(x, y documented) int { return strings.Compare(x.Path+x.Method, y.Path+y.Method) })
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
-	if err := docsPage.Execute(w, map[string]any{"Order": order, "Groups": groups, "URL": a.PublicURL}); err != nil {
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+	if err := docsPage.Execute(w, map[string]any{"Order": order, "Groups": groups, "URL": a.PublicURL, "Icon": a.Icon}); err != nil {
 		a.Log.ErrorContext(r.Context(), "docs page", "error", err)
 	}
 }

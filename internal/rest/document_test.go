@@ -183,6 +183,11 @@ func TestTheDocumentsPageIsSelfHosted(t *testing.T) {
 	require.NotContains(t, policy, "http")
 	require.NotContains(t, r.Body, "<script")
 	require.Contains(t, r.Body, `href="/"`, "a way back")
+	require.Contains(t, r.Body, `rel="icon"`)
+	require.Contains(t, policy, "img-src 'self'")
+	icon := s.Do(http.MethodGet, "/favicon.ico", nil)
+	require.Equal(t, http.StatusOK, icon.Status, "of who did not read the page, as for openapi.json")
+	require.Equal(t, "image/svg+xml", icon.Header.Get("Content-Type"))
 	linked := regexp.MustCompile(`(?:src|href|action)="([^"]*)"`).FindAllStringSubmatch(r.Body, -1)
 	require.NotEmpty(t, linked)
 	for _, m := range linked {

@@ -35,6 +35,8 @@ type Deps struct {
 	Directory Directory
 	Log       *slog.Logger
 
+	// Icon is the path of the pages' icon on this instance; "" = none.
+	Icon string
 	// SessionToken reads the session cookie of a request, "" when there is none.
 	SessionToken func(*http.Request) string
 	// Requester resolves the bearer of an A2A resource, for the requester's twin.

@@ -183,7 +183,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 	api := rest.New(rest.Deps{
 		PublicURL: c.PublicURL, Version: version, Pool: s.pool, Humans: humans, Personas: personas, Endpoints: endpoints, Friends: friends,
 		Todos: todos, Activity: events, Directory: directory, Log: s.log,
-		SessionToken: humans.TokenFromRequest, Requester: bearer, ClientAddress: address,
+		Icon: web.Icon(), SessionToken: humans.TokenFromRequest, Requester: bearer, ClientAddress: address,
 	})
 	for _, path := range []string{"/v1/", "/openapi.json", "/openapi.yaml", "/docs"} {
 		mux.Handle(path, api)
@@ -191,7 +191,7 @@ func (s *Server) join(ctx context.Context, version string) error {
 	published(mux)
 	mux.Handle("/", web.New(web.Deps{
 		PublicURL: c.PublicURL, Humans: humans, Friends: friends, SignIns: friends, Todos: todos, Endpoints: endpoints, Personas: personas,
-		Activity: events, Issuers: issuers, Notices: notices, Wake: s.wake, Log: s.log,
+		Activity: events, Issuers: issuers, Notices: notices, Wake: s.wake, ClientAddress: address, Log: s.log,
 	}))
 	if c.Dev {
 		mux.HandleFunc("GET /readyz", s.ready)

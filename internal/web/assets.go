@@ -68,6 +68,17 @@ func (s *site) asset(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }
 
+// icon answers who asks for it without having read a page that names it, as
+// browsers do for what is no page of ours.
+func (s *site) icon(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", assetTypes[".svg"])
+	w.Header().Set("Cache-Control", "public, max-age=86400")
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(s.assets.files[strings.TrimPrefix(s.assets.names["icon.svg"], "/assets/")]))
+}
+
+// Icon is the path of the pages' icon, for pages of other transports.
+func Icon() string { return loadAssets().names["icon.svg"] }
+
 // Stylesheet is the path of the pages' one stylesheet, for pages of other
 // transports that are to look like these.
 func Stylesheet() string { return loadAssets().names["style.css"] }

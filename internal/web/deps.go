@@ -3,6 +3,8 @@ package web
 import (
 	"context"
 	"log/slog"
+	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,7 +19,7 @@ import (
 	"switchboard/internal/todo"
 )
 
-// Deps are what the pages call. All but Log, SignIns, Notices and Wake are required.
+// Deps are what the pages call. All but Log, SignIns, Notices, Wake and ClientAddress are required.
 type Deps struct {
 	PublicURL string
 	Humans    *human.Store
@@ -30,6 +32,8 @@ type Deps struct {
 	Issuers   []Issuer // trusted for provenance: who may ask
 	Notices   Notices  // nil hides what concerns sending
 	Wake      Wake     // nil: open pages are looked after by polling alone
+	// ClientAddress is the address that limits count; nil: the connection's.
+	ClientAddress func(*http.Request) netip.Addr
 	// PollEvery is how often an open page's subject is looked at while no hints
 	// arrive; 2 s when zero. Where they do, it is after eight times as long.
 	PollEvery time.Duration
@@ -119,6 +123,7 @@ type Notices interface {
 	SendTest(ctx context.Context, to uuid.UUID) error
 	Status(ctx context.Context, id uuid.UUID) ([]notify.Status, error)
 	RotateSecret(ctx context.Context, to uuid.UUID) (string, error)
+	MailOff(ctx context.Context, of string) error
 }
 
 // Activity is package activity, as far as pages use it.

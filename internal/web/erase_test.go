@@ -17,6 +17,7 @@ func TestErase_NeedsTheWordsAndAFreshWordOfTheProvider(t *testing.T) {
 	has(t, b.get("/settings").body, `href="/settings/erase"`)
 	page := b.get("/settings/erase").body
 	has(t, page, "<b>2 grants</b> that you gave are revoked first")
+	has(t, page, "What friends left open is canceled.")
 	has(t, page, "Erase it all")
 	humans := func() (n int) {
 		require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT count(*) FROM human`).Scan(&n))

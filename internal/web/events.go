@@ -16,6 +16,7 @@ import (
 
 	"switchboard/internal/friend"
 	"switchboard/internal/refusal"
+	"switchboard/internal/scope"
 	"switchboard/internal/todo"
 )
 
@@ -251,6 +252,9 @@ func (v *visit) subjectText(of string) (func(context.Context) (string, error), e
 			return fmt.Sprint(r.State, r.OfferVersion), err
 		}, nil
 	case "queue":
+		if !scope.QueueName(name) {
+			return nil, errNoPage
+		}
 		return func(ctx context.Context) (string, error) {
 			todos, _, err := v.Todos.List(ctx, owner, todo.Filter{Queue: name}, "", inboxPage)
 			var b strings.Builder

@@ -6,12 +6,16 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
+	"switchboard/internal/address"
 	"switchboard/internal/human"
 	"switchboard/internal/refusal"
 )
@@ -26,6 +30,8 @@ type site struct {
 	assets assets
 	mux    *http.ServeMux
 	live   *live
+
+	mailOffs *address.Limit
 }
 
 // New returns the pages, to be mounted at "/". What it does not know is 404.
@@ -36,7 +42,13 @@ func New(d Deps) http.Handler {
 	if d.PollEvery == 0 {
 		d.PollEvery = 2 * time.Second
 	}
-	s := &site{Deps: d, mux: http.NewServeMux(), assets: loadAssets()}
+	if d.ClientAddress == nil {
+		d.ClientAddress = func(r *http.Request) netip.Addr {
+			at, _ := netip.ParseAddrPort(r.RemoteAddr)
+			return at.Addr()
+		}
+	}
+	s := &site{Deps: d, mux: http.NewServeMux(), assets: loadAssets(), mailOffs: address.NewLimit(mailOffMost)}
 	s.live = newLive(s)
 	s.pages = loadPages(s.functions())
 	s.routes()
@@ -48,10 +60,13 @@ func New(d Deps) http.Handler {
 
 func (s *site) routes() {
 	s.mux.HandleFunc("GET /assets/{file...}", s.asset)
+	s.mux.HandleFunc("GET /favicon.ico", s.icon)
 	s.page("GET /{$}", anyone, (*visit).home)
 	s.page("GET /login", anyone, (*visit).login)
 	s.page("GET /login/callback", anyone, (*visit).issuerAnswer)
 	s.page("POST /logout", anyone, (*visit).logout)
+	s.page("GET /notifications/off", anyone, (*visit).mailOffPage)
+	s.page("POST /notifications/off", anyone, (*visit).mailOff)
 	s.friendSignInRoutes()
 	s.programSignInRoutes()
 
@@ -127,6 +142,9 @@ func (s *site) page(pattern string, need access, handle func(*visit) error) {
 		v := &visit{site: s, w: w, r: r}
 		err := v.enter(need)
 		if err == nil {
+			err = v.legible()
+		}
+		if err == nil {
 			err = handle(v)
 		}
 		if err != nil && !errors.Is(err, errAnswered) {
@@ -169,6 +187,23 @@ func (v *visit) enter(need access) error {
 	}
 	return nil
 }
+
+// legible refuses an address with what the database could not even compare: text
+// with a NUL or that is no UTF-8. A path with it leads nowhere. What is wrong in a
+// form is said beside its field.
+func (v *visit) legible() error {
+	if !storable(v.r.URL.Path) {
+		return errNoPage
+	}
+	for name, values := range v.r.URL.Query() {
+		if slices.ContainsFunc(append(values, name), func(text string) bool { return !storable(text) }) {
+			return refusal.New(refusal.InvalidArgument, "This address has characters that are no text.")
+		}
+	}
+	return nil
+}
+
+func storable(text string) bool { return utf8.ValidString(text) && strings.IndexByte(text, 0) < 0 }
 
 // fragment reports whether a script of ours asks for a part of a page.
 func (v *visit) fragment() bool { return v.r.Header.Get("HX-Request") == "true" }

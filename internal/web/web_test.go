@@ -5,6 +5,8 @@ import (
 	"html"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -547,5 +549,20 @@ func hasNot(t *testing.T, body, unwanted string, why ...any) {
 	t.Helper()
 	if strings.Contains(body, unwanted) {
 		require.Fail(t, "on the page", "%q %v", unwanted, why)
+	}
+}
+
+// TestPages_SpellStatesAsTheContractDoes: what a page says is what a filter takes.
+func TestPages_SpellStatesAsTheContractDoes(t *testing.T) {
+	t.Parallel()
+	for _, pattern := range []string{"templates/*.html", "templates/*/*.html", "assets/app.js", "*.go", "../notify/*.tmpl"} {
+		files, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, files, pattern)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.NotContains(t, strings.ToLower(string(text)), "cancel"+"led", file)
+		}
 	}
 }

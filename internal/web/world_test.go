@@ -421,7 +421,12 @@ func (r record) List(context.Context, uuid.UUID, activity.Filter, string, int) (
 	return r.events, "", nil
 }
 
-type notices struct{}
+type notices struct{ off *[]string }
+
+func (n notices) MailOff(_ context.Context, of string) error {
+	*n.off = append(*n.off, of)
+	return nil
+}
 
 func (notices) SendTest(context.Context, uuid.UUID) error { return nil }
 func (notices) Status(context.Context, uuid.UUID) ([]notify.Status, error) {
@@ -477,7 +482,7 @@ func setupWith(t *testing.T, change func(*web.Deps, *human.Config), residents ..
 	deps := web.Deps{
 		PublicURL: public, Friends: friends{world: b.world}, Todos: todos{world: b.world}, Endpoints: endpoints{world: b.world},
 		Personas: personas{world: b.world}, Activity: record{b.world}, Issuers: []web.Issuer{{p.Issuer(), "Development"}, {"https://accounts.example", ""}},
-		PollEvery: 10 * time.Millisecond, Notices: notices{},
+		PollEvery: 10 * time.Millisecond, Notices: notices{off: new([]string)},
 	}
 	change(&deps, &humans)
 	deps.Humans, err = human.New(b.pool, humans)
