@@ -3,6 +3,7 @@ package todo
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -257,18 +258,40 @@ func (w *watch) wake() {
 	}
 }
 
-// changed tells that a todo of a line has changed.
-func (h *hub) changed(owner, line, id uuid.UUID) {
+// changed tells that todos of a line have changed.
+func (h *hub) changed(line uuid.UUID, ids ...uuid.UUID) {
 	h.mu.Lock()
 	if wl := h.watches[line]; wl != nil {
 		for w := range wl.watches {
-			if w.id == id {
+			if slices.Contains(ids, w.id) {
 				w.wake()
 			}
 		}
 	}
 	h.mu.Unlock()
 	h.s.wake.NotifyOthers(lineTopic(line))
+}
+
+// changes gathers what has changed, so that a line with many is told of once.
+type changes struct {
+	h    *hub
+	line uuid.UUID
+	ids  []uuid.UUID
+}
+
+func (c *changes) add(line, id uuid.UUID) {
+	if line != c.line {
+		c.tell()
+		c.line = line
+	}
+	c.ids = append(c.ids, id)
+}
+
+func (c *changes) tell() {
+	if len(c.ids) > 0 {
+		c.h.changed(c.line, c.ids...)
+		c.ids = c.ids[:0]
+	}
 }
 
 // touched tells that some todos of an owner have changed.

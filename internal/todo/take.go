@@ -402,8 +402,12 @@ type taken struct {
 func dealOut(groups []*group, k *looks) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		all := make([][]taken, len(groups))
+		var scan func() (taken, error)
 		for rows.Next() {
-			t, err := scanTaken(rows, k.known)
+			if scan == nil { // a statement that failed has no columns
+				scan = scanTaken(rows, k.known)
+			}
+			t, err := scan()
 			if err != nil {
 				return err
 			}
@@ -455,32 +459,38 @@ func (g *group) deal(all []taken, k *looks) error {
 	return nil
 }
 
-// scanTaken reads a row, with or without the content.
-func scanTaken(rows pgx.Rows, known *contents) (taken, error) {
-	t := taken{claimed: Claimed{State: Leased, Exchanges: []Exchange{}, PriorAttempts: []PriorAttempt{}, Artifacts: []Artifact{}}}
+// scanTaken returns what reads a row, with or without the content.
+func scanTaken(rows pgx.Rows, known *contents) func() (taken, error) {
+	var t taken
 	c := &t.claimed
 	var token uuid.UUID
 	var x content
-	targets := make([]any, 0, 19)
-	targets = append(targets, &t.ord, into(&c.TodoID), into(&t.line), &c.Queue, &c.Version, &c.Attempt, into(&token), &c.LeaseExpiresAt,
-		&t.at.rank, &t.at.vstart, &c.Deadline, &c.more, &t.weight)
+	targets := []any{
+		&t.ord, into(&c.TodoID), into(&t.line), &c.Queue, &c.Version, &c.Attempt, into(&token), &c.LeaseExpiresAt,
+		&t.at.rank, &t.at.vstart, &c.Deadline, &c.more, &t.weight,
+	}
 	full := len(rows.FieldDescriptions()) > len(targets)
 	if full {
 		targets = append(targets, &x.title, &x.body, &x.payload, &x.friend, &x.identity, &x.callsItself)
 	}
-	if err := rows.Scan(targets...); err != nil {
-		return t, err
+	return func() (taken, error) {
+		// Nothing is left of the row before.
+		t = taken{claimed: Claimed{State: Leased, Exchanges: []Exchange{}, PriorAttempts: []PriorAttempt{}, Artifacts: []Artifact{}}}
+		x = content{}
+		if err := rows.Scan(targets...); err != nil {
+			return t, err
+		}
+		t.at.id, c.Priority, c.LeaseToken = c.TodoID, 10-int(t.at.rank), token.String()
+		switch was := known.get(c.TodoID); {
+		case full:
+			c.setContent(&x)
+		case was != nil:
+			c.setContent(was)
+		default:
+			c.bare = true
+		}
+		return t, nil
 	}
-	t.at.id, c.Priority, c.LeaseToken = c.TodoID, 10-int(t.at.rank), token.String()
-	switch was := known.get(c.TodoID); {
-	case full:
-		c.setContent(&x)
-	case was != nil:
-		c.setContent(was)
-	default:
-		c.bare = true
-	}
-	return t, nil
 }
 
 // glance reports whether there may be something to claim in the queues, without taking

@@ -285,6 +285,8 @@ func (s *Store) announce(works []*work) {
 }
 
 func (s *Store) announceOne(w *work) {
+	changed := changes{h: s.hub}
+	defer changed.tell()
 	for _, c := range w.creates {
 		switch {
 		case c.known && !c.fresh:
@@ -301,18 +303,18 @@ func (s *Store) announceOne(w *work) {
 	}
 	if d := w.demand; d != nil {
 		for i := range d.taken {
-			s.hub.changed(d.auth.owner, d.lines[i], d.taken[i].TodoID)
+			changed.add(d.lines[i], d.taken[i].TodoID)
 		}
 		s.announceMoves(d.moves)
 	}
 	for _, b := range w.beats {
 		if b.acted && b.visible {
-			s.hub.changed(b.auth.owner, b.line, b.id)
+			changed.add(b.line, b.id)
 		}
 	}
 	for _, c := range w.completions {
 		if c.acted {
-			s.hub.changed(c.auth.owner, c.line, c.id)
+			changed.add(c.line, c.id)
 		}
 	}
 	for _, e := range w.endings {
@@ -334,7 +336,7 @@ type move struct {
 // announceMoves wakes the waiting after moves have been committed.
 func (s *Store) announceMoves(moves []move) {
 	for _, m := range moves {
-		s.hub.changed(m.owner, m.line, m.id)
+		s.hub.changed(m.line, m.id)
 		if m.state == Ready && m.claimable {
 			s.lanes.reset(lane{m.owner, m.queue})
 			s.hub.ready(m.owner, m.queue, 1)
