@@ -30,7 +30,7 @@ func (s *Store) inTransaction(ctx context.Context, f func(context.Context, pgx.T
 	}
 }
 
-// settleOne runs a statement that ends with settle and returns the moves.
+// settleMany runs a statement that ends with settle and returns the moves.
 func settleMany(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]move, error) {
 	rows, err := tx.Query(ctx, sql, args...)
 	if err != nil {
